@@ -1,0 +1,1 @@
+//! The two layouts of a chain's bits.
