@@ -81,6 +81,15 @@ pub struct LayerInfo {
 }
 
 impl Filter {
+    /// An empty filter in RedisBloom's layout.
+    ///
+    /// # Errors
+    ///
+    /// As [`CreateError`] says.
+    pub fn redisbloom(params: Params, quota: Quota<'_>) -> Result<Self, CreateError> {
+        redisbloom::Chain::new(params, quota).map(|chain| Self::RedisBloom(Box::new(chain)))
+    }
+
     /// Items counted, those that were new when added.
     pub fn items(&self) -> u64 {
         match self {
