@@ -37,6 +37,43 @@ impl Sink for RdbSink {
     }
 }
 
+/// Adds fields to a value's `DEBUG DIGEST`.
+pub struct DigestSink(*mut raw::RedisModuleDigest);
+
+impl DigestSink {
+    /// # Safety
+    ///
+    /// `digest` must be live for as long as the sink is used.
+    pub unsafe fn from_raw(digest: *mut raw::RedisModuleDigest) -> Self {
+        Self(digest)
+    }
+}
+
+impl Sink for DigestSink {
+    fn unsigned(&mut self, value: u64) {
+        self.string(&value.to_le_bytes());
+    }
+
+    fn double(&mut self, value: f64) {
+        self.string(&value.to_le_bytes());
+    }
+
+    fn string(&mut self, value: &[u8]) {
+        // SAFETY: a live digest and bytes that the server copies.
+        unsafe {
+            api!(RedisModule_DigestAddStringBuffer)(self.0, value.as_ptr().cast(), value.len())
+        };
+    }
+}
+
+impl Drop for DigestSink {
+    /// Ends the sequence: the order of the fields counts.
+    fn drop(&mut self) {
+        // SAFETY: a live digest.
+        unsafe { api!(RedisModule_DigestEndSequence)(self.0) };
+    }
+}
+
 /// Reads fields from an RDB stream, asking after each whether it broke.
 pub struct RdbSource(*mut raw::RedisModuleIO);
 

@@ -8,6 +8,7 @@ use crate::host::stream::Aof;
 use crate::host::{Native, TypeHandle};
 pub use crate::structures::bloom::Filter;
 use crate::structures::bloom::layout::redisbloom::Chain;
+use crate::structures::buffer::Part;
 
 static TYPE: TypeHandle = TypeHandle::new();
 
@@ -53,7 +54,11 @@ impl Stored for Filter {
         true
     }
 
-    fn memory(&self) -> usize {
-        self.reported_bytes() as usize
+    fn try_clone(&self) -> Option<Self> {
+        Self::try_clone(self).ok()
+    }
+
+    fn parts(&mut self, visit: &mut dyn FnMut(&mut dyn Part)) {
+        Self::parts(self, visit);
     }
 }

@@ -4,13 +4,15 @@
 pub mod bloom;
 
 use std::ffi::{CStr, c_int, c_void};
+use std::mem::ManuallyDrop;
 use std::ptr;
 
 use redis_module::raw;
 
 use crate::codec::{LoadError, Sink, Source};
-use crate::host::stream::{Aof, RdbSink, RdbSource};
-use crate::host::{self, Ctx, Level, LoadFailure, Native};
+use crate::host::stream::{Aof, DigestSink, RdbSink, RdbSource};
+use crate::host::{self, Ctx, Level, LoadFailure, Native, alloc};
+use crate::structures::buffer::Part;
 
 /// A value that is saved, loaded and freed with its key.
 pub trait Stored: Native {
@@ -32,8 +34,11 @@ pub trait Stored: Native {
     /// Writes the commands that make the key anew; whether that worked.
     fn rewrite(&self, aof: &mut Aof) -> bool;
 
-    /// Bytes that the value takes.
-    fn memory(&self) -> usize;
+    /// A copy with memory of its own; `None` where there is no room.
+    fn try_clone(&self) -> Option<Self>;
+
+    /// Shows every heap block of the value.
+    fn parts(&mut self, visit: &mut dyn FnMut(&mut dyn Part));
 }
 
 /// Registers all types.
@@ -55,15 +60,15 @@ fn register_type<T: Stored>(ctx: Ctx<'_>) -> Result<(), LoadFailure> {
         rdb_save: Some(rdb_save::<T>),
         aof_rewrite: Some(aof_rewrite::<T>),
         mem_usage: Some(mem_usage::<T>),
-        digest: None,
+        digest: Some(digest::<T>),
         free: Some(free::<T>),
         aux_load: None,
         aux_save: None,
         aux_save_triggers: 0,
-        free_effort: None,
+        free_effort: Some(free_effort::<T>),
         unlink: None,
-        copy: None,
-        defrag: None,
+        copy: Some(copy::<T>),
+        defrag: Some(defrag::<T>),
         mem_usage2: None,
         free_effort2: None,
         unlink2: None,
@@ -82,7 +87,7 @@ unsafe fn with<T: Stored, R>(value: *const c_void, then: impl FnOnce(&T) -> R) -
     host::guard(|| {
         // SAFETY: the caller's promise; the value stays the server's.
         let value = unsafe { T::from_raw(value.cast_mut()) };
-        then(&std::mem::ManuallyDrop::new(value))
+        then(&ManuallyDrop::new(value))
     })
 }
 
@@ -122,9 +127,84 @@ unsafe extern "C" fn aof_rewrite<T: Stored>(
     }
 }
 
+/// Bytes that the allocator set aside for the value.
+///
+/// # Safety
+///
+/// `value` must be a live value of type `T` that nothing else uses meanwhile: the
+/// server calls on its main thread, with no command running.
+unsafe fn allocated<T: Stored>(value: *const c_void) -> usize {
+    let mut sum = 0;
+    host::guard(|| {
+        // SAFETY: the caller's promise; the value stays the server's.
+        let mut value = ManuallyDrop::new(unsafe { T::from_raw(value.cast_mut()) });
+        value.parts(&mut |part| {
+            let (block, layout) = part.block();
+            if layout.size() != 0 {
+                // SAFETY: a live block of the global allocator, within a server.
+                sum += unsafe { alloc::usable_size(block, layout) };
+            }
+        });
+    });
+    sum
+}
+
 unsafe extern "C" fn mem_usage<T: Stored>(value: *const c_void) -> usize {
     // SAFETY: a value of this type.
-    unsafe { with(value, T::memory) }.unwrap_or(0)
+    unsafe { allocated::<T>(value) }
+}
+
+/// The server frees in the background what takes an effort above 64. Freeing costs
+/// by the page.
+unsafe extern "C" fn free_effort<T: Stored>(
+    _key: *mut raw::RedisModuleString,
+    value: *const c_void,
+) -> usize {
+    const PAGE: usize = 4096;
+    // SAFETY: a value of this type.
+    1 + unsafe { allocated::<T>(value) } / PAGE
+}
+
+unsafe extern "C" fn copy<T: Stored>(
+    _from: *mut raw::RedisModuleString,
+    _to: *mut raw::RedisModuleString,
+    value: *const c_void,
+) -> *mut c_void {
+    // SAFETY: a value of this type.
+    unsafe { with(value, T::try_clone) }.flatten().map_or(ptr::null_mut(), T::into_raw)
+}
+
+/// Equal content, equal digest: over what would be saved.
+unsafe extern "C" fn digest<T: Stored>(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
+    // SAFETY: a live digest and a value of this type.
+    unsafe { with(value, |value: &T| value.save(&mut DigestSink::from_raw(digest))) };
+}
+
+unsafe extern "C" fn defrag<T: Stored>(
+    ctx: *mut raw::RedisModuleDefragCtx,
+    _key: *mut raw::RedisModuleString,
+    value: *mut *mut c_void,
+) -> c_int {
+    host::guard(|| {
+        // SAFETY: a value of this type that nothing else uses; it is given back
+        // below under the place that it has then.
+        let mut handle = unsafe { T::from_raw(*value) };
+        handle.parts(&mut |part| {
+            let (block, layout) = part.block();
+            if layout.size() == 0 {
+                return;
+            }
+            // SAFETY: a live context and block; the owner learns the new place.
+            unsafe {
+                if let Some(moved) = alloc::defrag(ctx, block, layout) {
+                    part.moved_to(moved);
+                }
+            }
+        });
+        // SAFETY: the server's place for the value.
+        unsafe { *value = handle.into_raw() };
+    });
+    0 // finished with this key
 }
 
 unsafe extern "C" fn free<T: Stored>(value: *mut c_void) {

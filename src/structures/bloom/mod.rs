@@ -4,7 +4,7 @@
 //! newest layer holds as many items as it was made for, a larger and stricter one
 //! is added, and an item is present where any layer has all its bits.
 
-use super::buffer::OutOfMemory;
+use super::buffer::{OutOfMemory, Part};
 use super::quota::Quota;
 
 pub mod layout;
@@ -123,6 +123,27 @@ impl Filter {
     pub fn reported_bytes(&self) -> u64 {
         match self {
             Self::RedisBloom(chain) => chain.reported_bytes(),
+        }
+    }
+
+    /// A copy with memory of its own.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfMemory`] where the allocator has no room.
+    pub fn try_clone(&self) -> Result<Self, OutOfMemory> {
+        match self {
+            Self::RedisBloom(chain) => Ok(Self::RedisBloom(Box::new(chain.try_clone()?))),
+        }
+    }
+
+    /// Shows every heap block of the filter.
+    pub fn parts(&mut self, visit: &mut dyn FnMut(&mut dyn Part)) {
+        match self {
+            Self::RedisBloom(chain) => {
+                visit(chain);
+                chain.parts(visit);
+            }
         }
     }
 

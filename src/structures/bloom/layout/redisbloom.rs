@@ -9,7 +9,7 @@
 
 use crate::structures::BATCH;
 use crate::structures::bloom::{CreateError, Insertion, LayerInfo, Params, Refusal};
-use crate::structures::buffer::{Buffer, OutOfMemory};
+use crate::structures::buffer::{Buffer, OutOfMemory, Part};
 use crate::structures::hash;
 use crate::structures::prefetch::prefetch;
 use crate::structures::quota::Quota;
@@ -361,9 +361,12 @@ impl Chain {
         Ok(Self { links, ..*self })
     }
 
-    /// Bytes of the table of links (the bit arrays are their own blocks).
-    pub fn table_bytes(&self) -> usize {
-        self.links.capacity() * size_of::<Link>()
+    /// Shows every heap block below the chain itself.
+    pub fn parts(&mut self, visit: &mut dyn FnMut(&mut dyn Part)) {
+        visit(&mut self.links);
+        for link in &mut self.links {
+            visit(&mut link.bits);
+        }
     }
 
     /// Whether `item` is reported present.
