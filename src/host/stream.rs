@@ -61,7 +61,7 @@ impl Sink for DigestSink {
     fn string(&mut self, value: &[u8]) {
         // SAFETY: a live digest and bytes that the server copies.
         unsafe {
-            api!(RedisModule_DigestAddStringBuffer)(self.0, value.as_ptr().cast(), value.len())
+            api!(RedisModule_DigestAddStringBuffer)(self.0, value.as_ptr().cast(), value.len());
         };
     }
 }
