@@ -12,6 +12,9 @@ use std::ops::{Deref, DerefMut, Range};
 use super::key::{Key, partner};
 use crate::structures::prefetch::prefetch;
 
+/// Slots of a cache line.
+const LINE: usize = 64;
+
 /// A free slot.
 const FREE: u8 = 0;
 
@@ -70,8 +73,9 @@ impl<T: Deref<Target = [u8]>, S: BucketSize> Buckets<T, S> {
     /// Asks for the memory of both buckets of `key`.
     #[inline(always)]
     pub(super) fn prefetch(&self, key: Key) {
-        prefetch(&self.slots, self.range(key.hash).start);
-        prefetch(&self.slots, self.range(key.other_hash()).start);
+        for hash in [key.hash, key.other_hash()] {
+            self.range(hash).step_by(LINE).for_each(|slot| prefetch(&self.slots, slot));
+        }
     }
 
     /// Whether a bucket of `key` holds its fingerprint.
@@ -181,10 +185,9 @@ impl<T: DerefMut<Target = [u8]>, S: BucketSize> Buckets<T, S> {
     /// Offers every fingerprint to `home`, which says whether it has taken it.
     /// Whether all were taken.
     pub(super) fn drain(&mut self, mut home: impl FnMut(Key) -> bool) -> bool {
-        /// Large, mostly empty sub-filters are common: whole lines are skipped.
-        const LINE: usize = 64;
         let mut all = true;
         for (number, line) in self.slots.chunks_mut(LINE).enumerate() {
+            // Large, mostly empty sub-filters are common.
             if line.iter().fold(FREE, |any, &slot| any | slot) == FREE {
                 continue;
             }

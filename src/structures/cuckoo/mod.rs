@@ -36,10 +36,6 @@ mod shape;
 
 pub use shape::{MAX_EXPANSION, MAX_SUB_FILTERS, Shape};
 
-/// Sub-filters whose buckets are prefetched for a whole batch at a time. Two lines
-/// for each item and sub-filter: more would not stay in the first-level cache.
-const PREFETCHED: usize = 4;
-
 /// Size in slots up to which copies of one item may make a filter grow, whatever it
 /// holds. See [`Outcome::TooManyCopies`].
 const FREE_COPIES_SIZE: u64 = 256 * 1024;
@@ -137,7 +133,7 @@ impl Filter {
     ///
     /// See [`CreateError`].
     pub fn new(params: Params, quota: Quota<'_>) -> Result<Self, CreateError> {
-        Ok(Self::zeroed(Shape::of(params)?, 1, quota)?)
+        Self::zeroed(Shape::of(params)?, 1, quota)
     }
 
     /// A filter of `sub_filters` empty sub-filters, as one made of a dump header is
@@ -251,15 +247,11 @@ impl Filter {
     /// with its index. Both have the same length.
     pub fn contains_batch(&self, items: &[&[u8]], found: &mut [bool]) {
         debug_assert_eq!(items.len(), found.len());
-        for (items, found) in items.chunks(BATCH).zip(found.chunks_mut(BATCH)) {
-            let mut keys = [Key::default(); BATCH];
-            let keys = keys_of(items, &mut keys);
-            match self.shape.bucket_size() {
-                1 => self.find(keys, found, Fixed::<1>),
-                2 => self.find(keys, found, Fixed::<2>),
-                4 => self.find(keys, found, Fixed::<4>),
-                size => self.find(keys, found, Any(size)),
-            }
+        match self.shape.bucket_size() {
+            1 => self.find(items, found, Fixed::<1>),
+            2 => self.find(items, found, Fixed::<2>),
+            4 => self.find(items, found, Fixed::<4>),
+            size => self.find(items, found, Any(size)),
         }
     }
 
@@ -288,15 +280,11 @@ impl Filter {
         outcomes: &mut [Outcome],
     ) {
         debug_assert_eq!(items.len(), outcomes.len());
-        for (items, outcomes) in items.chunks(BATCH).zip(outcomes.chunks_mut(BATCH)) {
-            let mut keys = [Key::default(); BATCH];
-            let keys = keys_of(items, &mut keys);
-            match self.shape.bucket_size() {
-                1 => self.fill(keys, which, limits, outcomes, Fixed::<1>),
-                2 => self.fill(keys, which, limits, outcomes, Fixed::<2>),
-                4 => self.fill(keys, which, limits, outcomes, Fixed::<4>),
-                size => self.fill(keys, which, limits, outcomes, Any(size)),
-            }
+        match self.shape.bucket_size() {
+            1 => self.fill(items, which, limits, outcomes, Fixed::<1>),
+            2 => self.fill(items, which, limits, outcomes, Fixed::<2>),
+            4 => self.fill(items, which, limits, outcomes, Fixed::<4>),
+            size => self.fill(items, which, limits, outcomes, Any(size)),
         }
     }
 
@@ -309,6 +297,7 @@ impl Filter {
     pub fn delete(&mut self, item: &[u8]) -> bool {
         let key = Key::of(item);
         let size = Any(self.shape.bucket_size());
+        self.prefetch(key, Insertion::Every, size);
         if !self.buckets_mut(size).rev().any(|mut buckets| buckets.take(key)) {
             return false;
         }
@@ -339,36 +328,41 @@ impl Filter {
         self.tables.iter_mut().map(move |table| Buckets::new(&mut **table, size))
     }
 
-    /// `contains_batch` for one batch.
-    fn find<S: BucketSize>(&self, keys: &[Key], found: &mut [bool], size: S) {
-        found.fill(false);
-        for tables in self.tables.chunks(PREFETCHED) {
-            for table in tables {
-                let buckets = Buckets::new(&**table, size);
-                keys.iter().for_each(|&key| buckets.prefetch(key));
-            }
-            for table in tables {
-                let buckets = Buckets::new(&**table, size);
-                for (found, &key) in found.iter_mut().zip(keys) {
-                    *found = *found || buckets.hold(key);
-                }
+    /// `contains_batch` for buckets of one size.
+    fn find<S: BucketSize>(&self, items: &[&[u8]], found: &mut [bool], size: S) {
+        let prefetch = |key| self.buckets(size).for_each(|buckets| buckets.prefetch(key));
+        let ahead = self.ahead();
+        let mut keys = Lookahead::default();
+        items
+            .iter()
+            .take(ahead)
+            .enumerate()
+            .for_each(|(number, item)| prefetch(keys.hash(number, item)));
+        for (number, found) in found.iter_mut().enumerate() {
+            let key = keys.get(number);
+            *found = self.buckets(size).any(|buckets| buckets.hold(key));
+            if let Some(item) = items.get(number + ahead) {
+                prefetch(keys.hash(number + ahead, item));
             }
         }
     }
 
-    /// `insert_batch` for one batch.
+    /// `insert_batch` for buckets of one size.
     fn fill<S: BucketSize>(
         &mut self,
-        keys: &[Key],
+        items: &[&[u8]],
         which: Insertion,
         limits: Limits<'_>,
         outcomes: &mut [Outcome],
         size: S,
     ) {
-        for buckets in self.buckets(size).rev().take(PREFETCHED) {
-            keys.iter().for_each(|&key| buckets.prefetch(key));
+        let ahead = self.ahead();
+        let mut keys = Lookahead::default();
+        for (number, item) in items.iter().take(ahead).enumerate() {
+            self.prefetch(keys.hash(number, item), which, size);
         }
-        for (outcome, &key) in outcomes.iter_mut().zip(keys) {
+        for (number, outcome) in outcomes.iter_mut().enumerate() {
+            let key = keys.get(number);
             *outcome = match which {
                 Insertion::Absent if self.buckets(size).any(|buckets| buckets.hold(key)) => {
                     Outcome::Present
@@ -377,7 +371,28 @@ impl Filter {
                 _ => self.make_room(key, limits, size),
             };
             self.items = self.items.saturating_add(u64::from(*outcome == Outcome::Inserted));
+            if let Some(item) = items.get(number + ahead) {
+                self.prefetch(keys.hash(number + ahead, item), which, size);
+            }
         }
+    }
+
+    /// Asks for the memory that an insertion of `key` is about to use: of the newest
+    /// sub-filter, which most likely has room, and of all where the item is looked
+    /// for first.
+    #[inline(always)]
+    fn prefetch<S: BucketSize>(&self, key: Key, which: Insertion, size: S) {
+        let sub_filters = match which {
+            Insertion::Every => 1,
+            Insertion::Absent => self.tables.len(),
+        };
+        self.buckets(size).rev().take(sub_filters).for_each(|buckets| buckets.prefetch(key));
+    }
+
+    /// Items whose memory is asked for before it is used: as many as keep the lines,
+    /// two for each item and sub-filter, in the first-level cache.
+    fn ahead(&self) -> usize {
+        (BATCH / self.tables.len()).max(1)
     }
 
     /// Puts `key` into a free slot, of the newest sub-filter that has one for it.
@@ -440,13 +455,23 @@ impl Filter {
     }
 }
 
-/// The keys of up to [`BATCH`] items, in `room`.
-#[inline(always)]
-fn keys_of<'a>(items: &[&[u8]], room: &'a mut [Key; BATCH]) -> &'a [Key] {
-    for (key, item) in room.iter_mut().zip(items) {
-        *key = Key::of(item);
+/// The keys of items whose turn is still to come, at most [`BATCH`] of them.
+#[derive(Default)]
+struct Lookahead([Key; BATCH]);
+
+impl Lookahead {
+    /// Makes and keeps the key of the item with this number.
+    #[inline(always)]
+    fn hash(&mut self, number: usize, item: &[u8]) -> Key {
+        self.0[number % BATCH] = Key::of(item);
+        self.get(number)
     }
-    room.get(..items.len()).unwrap_or(room)
+
+    /// The key of the item with this number, if it is one of the last [`BATCH`].
+    #[inline(always)]
+    fn get(&self, number: usize) -> Key {
+        self.0[number % BATCH]
+    }
 }
 
 #[cfg(test)]

@@ -572,3 +572,10 @@ fn a_loaded_copy_behaves_as_the_original() {
         assert_eq!(loaded, original);
     }
 }
+
+#[test]
+fn a_filter_takes_no_more_memory_than_that_of_redisbloom() {
+    let filter = filter(1024, 2, 20, 1);
+    // Its size formula: 40 bytes, and 16 for each sub-filter beside its slots.
+    assert!(size_of::<Filter>() as u64 + filter.heap_bytes() <= 40 + 16 + 1024);
+}
