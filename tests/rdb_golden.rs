@@ -234,13 +234,14 @@ fn scan_dump(connection: &mut RespConnection, family: &str, key: &str) -> String
     loop {
         let reply =
             connection.call(&[&format!("{family}.SCANDUMP"), key, &i64::to_string(&iterator)]);
-        let Some([Reply::Int(next), Reply::Bulk(data)]) = reply.array() else {
-            pieces.push(reply.to_string());
-            break;
+        let (next, data) = match reply.array() {
+            Some([Reply::Int(0), _]) => break,
+            Some([Reply::Int(next), Reply::Bulk(data)]) => (next, data),
+            _ => {
+                pieces.push(reply.to_string());
+                break;
+            }
         };
-        if *next == 0 {
-            break;
-        }
         iterator = *next;
         pieces.push(format!("{iterator} {} {}", data.len(), sha256_hex(data)));
     }

@@ -85,6 +85,15 @@ pub(crate) fn module() -> PathBuf {
     path
 }
 
+/// The arguments to load the module under test with: those that a test asks for,
+/// unless `FERROBLOOM_MODULE_ARGS` replaces them.
+pub(crate) fn module_args(wanted: &[String]) -> Vec<String> {
+    match env::var("FERROBLOOM_MODULE_ARGS") {
+        Ok(instead) => instead.split_whitespace().map(str::to_owned).collect(),
+        Err(_) => wanted.to_vec(),
+    }
+}
+
 /// `host:port` of `FERROBLOOM_URL`.
 pub(crate) fn external_address() -> Option<String> {
     let url = env::var("FERROBLOOM_URL").ok().filter(|url| !url.is_empty())?;

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use super::kind::Kind;
 use super::resp::{Protocol, Reply, RespConnection};
-use super::{external_address, module, wait_until};
+use super::{external_address, module, module_args, wait_until};
 
 /// How long a server may take until it answers PING.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -27,11 +27,11 @@ static EXTERNAL: Mutex<()> = Mutex::new(());
 #[derive(Clone, Debug)]
 pub(crate) struct Builder {
     program: PathBuf,
+    /// The arguments of the module under test, if it is loaded.
+    under_test: Option<Vec<String>>,
     modules: Vec<(PathBuf, Vec<String>)>,
     config: Vec<String>,
     arguments: Vec<String>,
-    /// The module under test is the first of `modules`.
-    has_ours: bool,
 }
 
 impl Builder {
@@ -39,10 +39,10 @@ impl Builder {
         let program = env::var_os("FERROBLOOM_SERVER").filter(|program| !program.is_empty());
         Self {
             program: program.map_or_else(|| PathBuf::from("redis-server"), PathBuf::from),
+            under_test: Some(Vec::new()),
             modules: Vec::new(),
             config: Vec::new(),
             arguments: Vec::new(),
-            has_ours: false,
         }
     }
 
@@ -57,35 +57,29 @@ impl Builder {
         Kind::of_program(&self.program)
     }
 
-    /// Adds arguments to the module under test, as in `bf-error-rate 0.02`.
-    ///
-    /// # Panics
-    /// After [`without_module`](Self::without_module) or [`with_module`](Self::with_module).
+    /// Loads the module under test and no other, with these arguments, as in
+    /// `["bf-error-rate", "0.02"]`.
     pub(crate) fn module_args(mut self, arguments: &[&str]) -> Self {
-        assert!(self.has_ours, "module_args belong to the module under test");
-        if env::var_os("FERROBLOOM_MODULE_ARGS").is_none() {
-            self.modules[0].1.extend(arguments.iter().map(|&argument| argument.to_owned()));
-        }
+        self.modules.clear();
+        self.under_test = Some(owned(arguments));
         self
     }
 
     /// Loads this module in place of the one under test.
-    pub(crate) fn with_module(mut self, path: &Path, arguments: &[&str]) -> Self {
-        self = self.without_module();
-        self.and_module(path, arguments)
+    pub(crate) fn with_module(self, path: &Path, arguments: &[&str]) -> Self {
+        self.without_module().and_module(path, arguments)
     }
 
     /// Loads this module too.
     pub(crate) fn and_module(mut self, path: &Path, arguments: &[&str]) -> Self {
-        let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        self.modules.push((path.to_owned(), arguments));
+        self.modules.push((path.to_owned(), owned(arguments)));
         self
     }
 
     /// Loads no module.
     pub(crate) fn without_module(mut self) -> Self {
         self.modules.clear();
-        self.has_ours = false;
+        self.under_test = None;
         self
     }
 
@@ -97,7 +91,7 @@ impl Builder {
 
     /// Adds arguments to the command line, as in `--cluster-enabled yes`.
     pub(crate) fn args(mut self, arguments: &[&str]) -> Self {
-        self.arguments.extend(arguments.iter().map(|&argument| argument.to_owned()));
+        self.arguments.extend(owned(arguments));
         self
     }
 
@@ -169,7 +163,8 @@ impl Builder {
             lines.push("enable-debug-command yes".into());
             lines.push("enable-module-command yes".into());
         }
-        for (path, arguments) in &self.modules {
+        let under_test = self.under_test.iter().map(|wanted| (module(), module_args(wanted)));
+        for (path, arguments) in under_test.chain(self.modules.iter().cloned()) {
             let quoted: Vec<_> = arguments.iter().map(|a| format!(" \"{a}\"")).collect();
             lines.push(format!("loadmodule \"{}\"{}", path.display(), quoted.concat()));
         }
@@ -210,34 +205,19 @@ impl Server {
     }
 
     /// How to start a server, with the module under test unless said otherwise.
-    ///
-    /// # Panics
-    /// When the module is not built.
     pub(crate) fn builder() -> Builder {
-        let mut builder = Builder::new();
-        if external_address().is_none() {
-            let arguments = env::var("FERROBLOOM_MODULE_ARGS").unwrap_or_default();
-            let arguments: Vec<&str> = arguments.split_whitespace().collect();
-            builder = builder.and_module(&module(), &arguments);
-        } else {
-            builder = builder.and_module(Path::new("the running server's"), &[]);
-        }
-        builder.has_ours = true;
-        builder
+        Builder::new()
     }
 
     fn external(address: String, builder: &Builder) -> Self {
-        let arguments = match builder.modules.as_slice() {
-            [(_, arguments)] if builder.has_ours => arguments,
+        let plain =
+            builder.modules.is_empty() && builder.config.is_empty() && builder.arguments.is_empty();
+        let arguments = builder.under_test.as_deref().filter(|_| plain);
+        let layout = match arguments {
+            Some([]) => None,
+            Some([name, layout]) if name == "bf-layout" => Some(layout.clone()),
             _ => panic!("this test needs a server of its own: it must ask `own_server` first"),
         };
-        let plain = builder.config.is_empty() && builder.arguments.is_empty();
-        let layout = match arguments.as_slice() {
-            [] => None,
-            [name, layout] if name == "bf-layout" => Some(layout.clone()),
-            _ => panic!("this test needs a server of its own: it must ask `own_server` first"),
-        };
-        assert!(plain, "this test needs a server of its own: it must ask `own_server` first");
         let turn = EXTERNAL.lock().unwrap_or_else(PoisonError::into_inner);
         let mut connection = RespConnection::open(&address, Protocol::Resp2)
             .unwrap_or_else(|error| panic!("FERROBLOOM_URL: no server at {address}: {error}"));
@@ -592,7 +572,7 @@ impl Drop for Server {
             if thread::panicking() {
                 let log = self.log();
                 let lines: Vec<_> = log.lines().collect();
-                let tail = &lines[lines.len().saturating_sub(40)..];
+                let tail = &lines[lines.len().saturating_sub(15)..];
                 eprintln!("the end of the server's log:\n{}", tail.join("\n"));
             }
             self.kill9();
@@ -618,6 +598,10 @@ fn answers(address: &str, pid: u32) -> bool {
         return false;
     };
     pong == "PONG" && info_field(&info, "process_id") == Some(pid.to_string())
+}
+
+fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
 }
 
 fn new_folder() -> TempDir {
