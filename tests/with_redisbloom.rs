@@ -59,12 +59,18 @@ fn rdb_files_move_over_from_redisbloom_and_back() {
 #[test]
 fn append_only_files_move_over_from_redisbloom() {
     let Some(peer) = peer() else { return };
-    let aof = |builder: Builder| builder.config("appendonly yes").config("aof-use-rdb-preamble no");
-    let mut server = aof(Server::builder().with_module(&peer, &[])).start();
-    fill(&server);
-    let want = ask(&server);
-    server.restart_with(ours);
-    assert_same(&ask(&server), &want, "after the commands were run again");
+    for rewritten in [false, true] {
+        let builder = Server::builder().with_module(&peer, &[]);
+        let builder = builder.config("appendonly yes").config("aof-use-rdb-preamble no");
+        let mut server = builder.start();
+        fill(&server);
+        if rewritten {
+            server.rewrite_aof();
+        }
+        let want = ask(&server);
+        server.restart_with(ours);
+        assert_same(&ask(&server), &want, &format!("after the commands ran, {rewritten}"));
+    }
 }
 
 #[test]

@@ -32,8 +32,10 @@ pub(crate) use server::{Builder, Server};
 /// does not check anything here, and why.
 pub(crate) fn skip(why: &str) {
     let test = thread::current().name().unwrap_or("a test").to_owned();
-    // A failure to print must not fail the test.
-    let _ = writeln!(std::io::stderr(), "skipped: {test}: {why}");
+    let line = format!("skipped: {test}: {why}\n");
+    // In one write, so that tests do not talk into each other. A failure to print
+    // must not fail the test.
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 /// Whether tests can start, stop and configure servers. If not, says that the
