@@ -7,6 +7,9 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 MODULE := $(TARGET_DIR)/release/libferrobloom.so
 CARGO_FLAGS := --locked
 
+# Where rustup puts cargo; a fresh shell may not have it on the PATH yet.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
 .DEFAULT_GOAL := help
 .PHONY: help build run test lint test-matrix servers peer install audit bench bench-core fuzz fpr
 
