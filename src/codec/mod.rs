@@ -11,13 +11,11 @@ use std::fmt;
 use crate::structures::buffer::OutOfMemory;
 
 pub mod bloom;
+pub mod chunks;
 pub mod cms;
 pub mod cuckoo;
 pub mod tdigest;
 pub mod topk;
-
-/// Longest chunk of `BF.SCANDUMP` and `CF.SCANDUMP`, in bytes (RedisBloom's).
-pub const MAX_CHUNK: usize = 16 * 1024 * 1024;
 
 /// Takes the fields of a value, in order.
 pub trait Sink {

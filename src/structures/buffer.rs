@@ -7,6 +7,7 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
+use std::mem;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::slice;
@@ -26,6 +27,48 @@ impl fmt::Display for OutOfMemory {
 }
 
 impl std::error::Error for OutOfMemory {}
+
+/// A heap block that a structure owns: what the server measures, and moves when it
+/// defragments.
+pub trait Part {
+    /// The block, as the global allocator knows it. Dangling where its size is 0.
+    fn block(&self) -> (NonNull<u8>, Layout);
+
+    /// Tells the owner that its block has moved.
+    ///
+    /// # Safety
+    ///
+    /// `block` must hold the same bytes as the old one and belong to the global
+    /// allocator with the same layout; the old one must be gone.
+    unsafe fn moved_to(&mut self, block: NonNull<u8>);
+}
+
+impl<T> Part for Box<T> {
+    fn block(&self) -> (NonNull<u8>, Layout) {
+        (NonNull::from(&**self).cast(), Layout::new::<T>())
+    }
+
+    unsafe fn moved_to(&mut self, block: NonNull<u8>) {
+        // SAFETY: the caller's promise makes it the box's new block; the old box is
+        // forgotten, as its block is gone.
+        let moved = unsafe { Box::from_raw(block.cast::<T>().as_ptr()) };
+        mem::forget(mem::replace(self, moved));
+    }
+}
+
+impl<T> Part for Vec<T> {
+    fn block(&self) -> (NonNull<u8>, Layout) {
+        let layout = Layout::array::<T>(self.capacity()).expect("it has been allocated");
+        (NonNull::from(self.as_slice()).cast(), layout)
+    }
+
+    unsafe fn moved_to(&mut self, block: NonNull<u8>) {
+        let (len, capacity) = (self.len(), self.capacity());
+        // SAFETY: as for a box.
+        let moved = unsafe { Vec::from_raw_parts(block.cast::<T>().as_ptr(), len, capacity) };
+        mem::forget(mem::replace(self, moved));
+    }
+}
 
 /// Element types of a [`Buffer`].
 ///
@@ -148,22 +191,15 @@ impl<T: Plain> Buffer<T> {
     pub fn size(&self) -> usize {
         self.len * size_of::<T>()
     }
+}
 
-    /// The block, as the allocator knows it. Dangling where [`size`](Self::size)
-    /// is 0.
-    pub fn block(&self) -> (NonNull<u8>, Layout) {
-        let layout = Layout::array::<T>(self.len).expect("it was allocated with this layout");
+impl<T: Plain> Part for Buffer<T> {
+    fn block(&self) -> (NonNull<u8>, Layout) {
+        let layout = Layout::array::<T>(self.len).expect("it has been allocated");
         (self.first.cast(), layout)
     }
 
-    /// Tells the buffer that its block has moved.
-    ///
-    /// # Safety
-    ///
-    /// `block` must hold the same bytes, be aligned for `T`, and belong to the
-    /// global allocator with the layout of [`block`](Self::block); the old block
-    /// must be gone.
-    pub unsafe fn moved_to(&mut self, block: NonNull<u8>) {
+    unsafe fn moved_to(&mut self, block: NonNull<u8>) {
         self.first = block.cast();
     }
 }

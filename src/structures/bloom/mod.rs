@@ -4,9 +4,12 @@
 //! newest layer holds as many items as it was made for, a larger and stricter one
 //! is added, and an item is present where any layer has all its bits.
 
-use super::buffer::OutOfMemory;
+use super::buffer::{OutOfMemory, Part};
+use super::quota::Quota;
 
 pub mod layout;
+
+use layout::redisbloom;
 
 /// What a filter is made for.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -50,3 +53,152 @@ pub enum Refusal {
 /// What became of an item: `Ok(true)` if it was added, `Ok(false)` if it was
 /// reported present already.
 pub type Insertion = Result<bool, Refusal>;
+
+/// A Bloom filter in one of the layouts.
+#[derive(Debug, PartialEq)]
+pub enum Filter {
+    /// RedisBloom's bits.
+    RedisBloom(Box<redisbloom::Chain>),
+}
+
+/// What a layer of a filter is, for `BF.DEBUG` and metrics.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LayerInfo {
+    /// Bytes of the bit array.
+    pub bytes: u64,
+    /// Bits that probes can reach.
+    pub bits: u64,
+    /// Probes per item.
+    pub hashes: u32,
+    /// Bits of the hash function: 32 in filters of RedisBloom 1.x, else 64 or more.
+    pub hash_width: u32,
+    /// Items that the layer is made for.
+    pub capacity: u64,
+    /// Items in it.
+    pub size: u64,
+    /// Its false positive rate when it holds them.
+    pub rate: f64,
+}
+
+impl Filter {
+    /// An empty filter in RedisBloom's layout.
+    ///
+    /// # Errors
+    ///
+    /// As [`CreateError`] says.
+    pub fn redisbloom(params: Params, quota: Quota<'_>) -> Result<Self, CreateError> {
+        redisbloom::Chain::new(params, quota).map(|chain| Self::RedisBloom(Box::new(chain)))
+    }
+
+    /// Items counted, those that were new when added.
+    pub fn items(&self) -> u64 {
+        match self {
+            Self::RedisBloom(chain) => chain.items(),
+        }
+    }
+
+    /// Items that all layers together are made for.
+    pub fn capacity(&self) -> u64 {
+        match self {
+            Self::RedisBloom(chain) => chain.capacity(),
+        }
+    }
+
+    /// Number of layers.
+    pub fn layers(&self) -> u64 {
+        match self {
+            Self::RedisBloom(chain) => chain.links().len() as u64,
+        }
+    }
+
+    /// Capacity of a further layer as a multiple of the newest one's; `None` where
+    /// the filter does not scale.
+    pub fn expansion(&self) -> Option<u32> {
+        match self {
+            Self::RedisBloom(chain) => chain.scaling().then(|| chain.growth()),
+        }
+    }
+
+    /// Bytes as `BF.INFO` reports them.
+    pub fn reported_bytes(&self) -> u64 {
+        match self {
+            Self::RedisBloom(chain) => chain.reported_bytes(),
+        }
+    }
+
+    /// A copy with memory of its own.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfMemory`] where the allocator has no room.
+    pub fn try_clone(&self) -> Result<Self, OutOfMemory> {
+        match self {
+            Self::RedisBloom(chain) => Ok(Self::RedisBloom(Box::new(chain.try_clone()?))),
+        }
+    }
+
+    /// Shows every heap block of the filter.
+    pub fn parts(&mut self, visit: &mut dyn FnMut(&mut dyn Part)) {
+        match self {
+            Self::RedisBloom(chain) => {
+                visit(chain);
+                chain.parts(visit);
+            }
+        }
+    }
+
+    /// The layers, oldest first.
+    pub fn layer_infos(&self) -> Vec<LayerInfo> {
+        match self {
+            Self::RedisBloom(chain) => chain.layer_infos().collect(),
+        }
+    }
+
+    /// Whether `item` is reported present.
+    #[inline]
+    pub fn contains(&self, item: &[u8]) -> bool {
+        match self {
+            Self::RedisBloom(chain) => chain.contains(item),
+        }
+    }
+
+    /// [`contains`](Self::contains) for many items.
+    ///
+    /// # Panics
+    ///
+    /// Where the slices differ in length.
+    pub fn contains_batch(&self, items: &[&[u8]], found: &mut [bool]) {
+        match self {
+            Self::RedisBloom(chain) => chain.contains_batch(items, found),
+        }
+    }
+
+    /// Adds `item` unless it is reported present.
+    ///
+    /// # Errors
+    ///
+    /// As [`Refusal`] says.
+    #[inline]
+    pub fn insert(&mut self, item: &[u8], quota: Quota<'_>) -> Insertion {
+        match self {
+            Self::RedisBloom(chain) => chain.insert(item, quota),
+        }
+    }
+
+    /// [`insert`](Self::insert) for many items in turn, into as many outcomes. It
+    /// stops behind a [`Refusal::Full`]; the number of outcomes is returned.
+    ///
+    /// # Panics
+    ///
+    /// Where the slices differ in length.
+    pub fn insert_batch(
+        &mut self,
+        items: &[&[u8]],
+        quota: Quota<'_>,
+        outcomes: &mut [Insertion],
+    ) -> usize {
+        match self {
+            Self::RedisBloom(chain) => chain.insert_batch(items, quota, outcomes),
+        }
+    }
+}

@@ -1,1 +1,4 @@
-//! The two layouts of a chain's bits.
+//! The two layouts of a chain's bits: [`redisbloom`], compatible to the bit, and
+//! `blocked`, our own.
+
+pub mod redisbloom;

@@ -1,0 +1,498 @@
+//! `BF.*`: Bloom filters.
+
+use std::ffi::CStr;
+
+use super::error::{self, Error, bf as text};
+use super::limits;
+use super::parse::Options;
+use super::table::bf as table;
+use super::text::general;
+use crate::codec::LoadError;
+use crate::codec::bloom as codec;
+use crate::codec::chunks::ChunkError;
+use crate::config::{self, Layout};
+use crate::host::spec::Spec;
+use crate::host::{Args, Call, Command, Keys, Level, Output, StringRef, log};
+use crate::structures::BATCH;
+use crate::structures::bloom::{CreateError, Filter, Insertion, Params, Refusal};
+use crate::structures::quota::{Growth, Quota};
+
+/// `BF.RESERVE key error_rate capacity [EXPANSION n] [NONSCALING]`
+pub(super) struct Reserve;
+
+impl Command for Reserve {
+    type Error = Error;
+    const SPEC: Spec = table::RESERVE;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { args, mut keys, mut out } = call;
+        if args.len() > 7 {
+            out.arity_error();
+            return Ok(());
+        }
+        let rate = args.string(2).double().ok_or(text::BAD_RATE)?;
+        let rate = rate_in_range(rate).ok_or(text::RATE_RANGE)?;
+        let capacity = args.string(3).integer().ok_or(text::BAD_CAPACITY)?;
+        let capacity = in_range(capacity, 1, config::MAX_CAPACITY).ok_or(text::CAPACITY_RANGE)?;
+
+        let mut expansion = None;
+        let mut scaling = config::expansion() != 0;
+        let mut options = Options::new(args, 4);
+        while let Some(word) = options.word() {
+            if word.is("EXPANSION") {
+                let value = options.value().ok_or(text::NO_EXPANSION)?;
+                expansion = Some(value.integer().ok_or(text::BAD_EXPANSION)?);
+            } else if word.is("NONSCALING") {
+                scaling = false;
+            } else {
+                return Err(error::UNKNOWN_ARGUMENT);
+            }
+        }
+        if !scaling && expansion.is_some_and(|expansion| expansion != 0) {
+            return Err(text::CANNOT_EXPAND);
+        }
+        let expansion = expansion
+            .map(|given| in_range(given, 0, config::MAX_EXPANSION).ok_or(text::EXPANSION_RANGE))
+            .transpose()?
+            .unwrap_or_else(config::expansion);
+
+        let key = args.string(1);
+        if keys.read::<Filter>(key)?.is_some() {
+            return Err(error::ITEM_EXISTS);
+        }
+        let scaling = scaling && expansion != 0;
+        let params = Params { capacity, error_rate: rate, expansion: expansion as u32, scaling };
+        let filter = created(&mut out, key, params)?;
+        keys.set(key, filter);
+        out.ok();
+        Ok(())
+    }
+}
+
+/// `BF.ADD key item`
+pub(super) struct Add;
+
+impl Command for Add {
+    type Error = Error;
+    const SPEC: Spec = table::ADD;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { args, mut keys, mut out } = call;
+        let key = args.string(1);
+        let mut filter = keys.write_or_create(key, || created(&mut out, key, default_params()))?;
+        let added =
+            filter.insert(args.bytes(2), Quota::new(&|growth| limits::allows(&out, growth)));
+        if added == Ok(true) {
+            filter.changed();
+            out.replicate();
+        }
+        reply_insertion(&mut out, added);
+        Ok(())
+    }
+}
+
+/// `BF.MADD key item [item ...]`
+pub(super) struct MAdd;
+
+impl Command for MAdd {
+    type Error = Error;
+    const SPEC: Spec = table::MADD;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { args, keys, out } = call;
+        insert_all(keys, out, args.string(1), default_params, args.from(2))
+    }
+}
+
+/// `BF.INSERT key [CAPACITY n] [ERROR r] [EXPANSION n] [NOCREATE] [NONSCALING] ITEMS item ...`
+pub(super) struct Insert;
+
+impl Command for Insert {
+    type Error = Error;
+    const SPEC: Spec = table::INSERT;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { args, keys, mut out } = call;
+        let Some(options) = InsertOptions::parse(args)? else {
+            out.arity_error();
+            return Ok(());
+        };
+        let key = args.string(1);
+        if !options.create && keys.read::<Filter>(key)?.is_none() {
+            return Err(error::NOT_FOUND);
+        }
+        insert_all(keys, out, key, || options.params, options.items)
+    }
+}
+
+struct InsertOptions<'a> {
+    params: Params,
+    create: bool,
+    items: Args<'a>,
+}
+
+impl<'a> InsertOptions<'a> {
+    /// `None` where the number of arguments is wrong: an option without its value,
+    /// or no items.
+    fn parse(args: Args<'a>) -> Result<Option<Self>, Error> {
+        let mut params = default_params();
+        let mut create = true;
+        let mut options = Options::new(args, 2);
+        loop {
+            let Some(word) = options.word() else { return Ok(None) };
+            if word.is("ITEMS") {
+                break;
+            } else if word.is("NOCREATE") {
+                create = false;
+            } else if word.is("NONSCALING") {
+                params.scaling = false;
+            } else if word.is("ERROR") {
+                let Some(value) = options.value() else { return Ok(None) };
+                let rate = value.double().ok_or(text::INSERT_BAD_RATE)?;
+                params.error_rate = rate_in_range(rate).ok_or(text::INSERT_BAD_RATE)?;
+            } else if word.is("CAPACITY") {
+                let Some(value) = options.value() else { return Ok(None) };
+                let capacity = value.integer().ok_or(text::INSERT_BAD_CAPACITY)?;
+                params.capacity =
+                    in_range(capacity, 1, config::MAX_CAPACITY).ok_or(text::INSERT_BAD_CAPACITY)?;
+            } else if word.is("EXPANSION") {
+                let Some(value) = options.value() else { return Ok(None) };
+                let expansion = value.integer().ok_or(text::INSERT_BAD_EXPANSION)?;
+                let expansion = in_range(expansion, 0, config::MAX_EXPANSION)
+                    .ok_or(text::INSERT_BAD_EXPANSION)?;
+                params.expansion = expansion as u32;
+            } else {
+                return Err(error::UNKNOWN_ARGUMENT);
+            }
+        }
+        params.scaling &= params.expansion != 0;
+        let items = options.rest();
+        Ok((!items.is_empty()).then_some(Self { params, create, items }))
+    }
+}
+
+/// `BF.EXISTS key item`
+pub(super) struct Exists;
+
+impl Command for Exists {
+    type Error = Error;
+    const SPEC: Spec = table::EXISTS;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { args, keys, mut out } = call;
+        let filter = keys.read::<Filter>(args.string(1)).unwrap_or(None);
+        out.bool(filter.is_some_and(|filter| filter.contains(args.bytes(2))));
+        Ok(())
+    }
+}
+
+/// `BF.MEXISTS key item [item ...]`
+pub(super) struct MExists;
+
+impl Command for MExists {
+    type Error = Error;
+    const SPEC: Spec = table::MEXISTS;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { args, keys, mut out } = call;
+        let filter = keys.read::<Filter>(args.string(1)).unwrap_or(None);
+        let items = args.from(2);
+        out.array(items.len());
+        let Some(filter) = filter else {
+            (0..items.len()).for_each(|_| out.bool(false));
+            return Ok(());
+        };
+        items.batches::<BATCH>(|batch| {
+            let mut found = [false; BATCH];
+            let found = &mut found[..batch.len()];
+            filter.contains_batch(batch, found);
+            found.iter().for_each(|found| out.bool(*found));
+            true
+        });
+        Ok(())
+    }
+}
+
+/// `BF.INFO key [field]`
+pub(super) struct Info;
+
+/// The value of an information field.
+enum Value {
+    Integer(u64),
+    Null,
+}
+
+/// A field: its word, its name in the reply, its value.
+type Field = (&'static str, &'static CStr, fn(&Filter) -> Value);
+
+/// The fields of `BF.INFO` in order.
+const FIELDS: [Field; 5] = [
+    ("CAPACITY", c"Capacity", |filter| Value::Integer(filter.capacity())),
+    ("SIZE", c"Size", |filter| Value::Integer(filter.reported_bytes())),
+    ("FILTERS", c"Number of filters", |filter| Value::Integer(filter.layers())),
+    ("ITEMS", c"Number of items inserted", |filter| Value::Integer(filter.items())),
+    ("EXPANSION", c"Expansion rate", |filter| {
+        filter.expansion().map_or(Value::Null, |expansion| Value::Integer(expansion.into()))
+    }),
+];
+
+impl Command for Info {
+    type Error = Error;
+    const SPEC: Spec = table::INFO;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { args, keys, mut out } = call;
+        if args.len() > 3 {
+            out.arity_error();
+            return Ok(());
+        }
+        let filter = keys.read::<Filter>(args.string(1))?.ok_or(error::NOT_FOUND)?;
+        let Some(wanted) = args.get(2) else {
+            out.map(FIELDS.len());
+            for (_, name, value) in FIELDS {
+                out.simple(name);
+                reply_value(&mut out, &value(&filter));
+            }
+            return Ok(());
+        };
+        let word = super::parse::Word(wanted.bytes());
+        let field = FIELDS.iter().find(|(field, _, _)| word.is(field));
+        let (_, name, value) = field.ok_or(text::BAD_FIELD)?;
+        if out.is_resp3() {
+            out.map(1);
+            out.simple(name);
+        } else {
+            out.array(1);
+        }
+        reply_value(&mut out, &value(&filter));
+        Ok(())
+    }
+}
+
+fn reply_value(out: &mut Output<'_>, value: &Value) {
+    match value {
+        Value::Integer(value) => out.integer(*value as i64),
+        Value::Null => out.null(),
+    }
+}
+
+/// `BF.CARD key`
+pub(super) struct Card;
+
+impl Command for Card {
+    type Error = Error;
+    const SPEC: Spec = table::CARD;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { args, keys, mut out } = call;
+        let filter = keys.read::<Filter>(args.string(1))?;
+        out.integer(filter.map_or(0, |filter| filter.items()) as i64);
+        Ok(())
+    }
+}
+
+/// `BF.DEBUG key`
+pub(super) struct Debug;
+
+impl Command for Debug {
+    type Error = Error;
+    const SPEC: Spec = table::DEBUG;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { args, keys, mut out } = call;
+        let filter = keys.read::<Filter>(args.string(1))?.ok_or(error::NOT_FOUND)?;
+        let layers = filter.layer_infos();
+        out.array(1 + layers.len());
+        out.bulk(format!("size:{}", filter.items()).as_bytes());
+        for layer in layers {
+            let line = format!(
+                "bytes:{} bits:{} hashes:{} hashwidth:{} capacity:{} size:{} ratio:{}",
+                layer.bytes,
+                layer.bits,
+                layer.hashes,
+                layer.hash_width,
+                layer.capacity,
+                layer.size,
+                general(layer.rate),
+            );
+            out.bulk(line.as_bytes());
+        }
+        Ok(())
+    }
+}
+
+/// `BF.SCANDUMP key iterator`
+pub(super) struct ScanDump;
+
+impl Command for ScanDump {
+    type Error = Error;
+    const SPEC: Spec = table::SCANDUMP;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { args, keys, mut out } = call;
+        let filter = keys.read::<Filter>(args.string(1))?.ok_or(error::NOT_FOUND)?;
+        let iterator = args.string(2).integer().ok_or(text::SCAN_NOT_NUMERIC)?;
+        out.array(2);
+        if iterator == 0 {
+            out.integer(1);
+            out.bulk(&codec::header(&filter));
+        } else {
+            let (next, data) = codec::chunk(&filter, iterator).unwrap_or((0, &[]));
+            out.integer(next);
+            out.bulk(data);
+        }
+        Ok(())
+    }
+}
+
+/// `BF.LOADCHUNK key iterator data`
+pub(super) struct LoadChunk;
+
+impl LoadChunk {
+    const NAME: &'static CStr = c"BF.LOADCHUNK";
+}
+
+impl Command for LoadChunk {
+    type Error = Error;
+    const SPEC: Spec = table::LOADCHUNK;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { args, mut keys, mut out } = call;
+        let key = args.string(1);
+        let iterator = args.string(2).integer().ok_or(text::LOAD_NOT_NUMERIC)?;
+        let data = args.bytes(3);
+        if let Some(mut filter) = keys.write::<Filter>(key)? {
+            codec::load_chunk(&mut filter, iterator, data).map_err(chunk_error)?;
+            filter.changed();
+        } else if iterator == 1 {
+            let quota = |growth| limits::allows(&out, growth);
+            let filter = codec::from_header(data, Quota::new(&quota)).map_err(header_error)?;
+            keys.set(key, filter);
+        } else {
+            return Err(error::NOT_FOUND);
+        }
+        out.ok();
+        out.replicate();
+        Ok(())
+    }
+}
+
+fn chunk_error(error: ChunkError) -> Error {
+    match error {
+        ChunkError::BadData => text::BAD_DATA,
+        ChunkError::NoSuchPlace => text::NO_LINK,
+        ChunkError::TooLong => text::CHUNK_TOO_BIG,
+    }
+}
+
+fn header_error(error: LoadError) -> Error {
+    match error {
+        LoadError::OutOfMemory => error::NO_MEMORY_FOR_FILTER,
+        _ => text::BAD_DATA,
+    }
+}
+
+/// What a filter gets that an add creates.
+fn default_params() -> Params {
+    let expansion = config::expansion();
+    Params {
+        capacity: config::initial_size(),
+        error_rate: config::error_rate(),
+        expansion: expansion as u32,
+        scaling: expansion != 0,
+    }
+}
+
+/// A rate between 0 and 1, both excluded, capped to what filters take.
+fn rate_in_range(rate: f64) -> Option<f64> {
+    if !(rate > 0.0 && rate < 1.0) {
+        return None;
+    }
+    if rate > config::MAX_ERROR_RATE {
+        log(Level::Warning, "the error rate of a filter is capped at 0.250000");
+    }
+    Some(rate.min(config::MAX_ERROR_RATE))
+}
+
+fn in_range(value: i64, least: u64, most: u64) -> Option<u64> {
+    u64::try_from(value).ok().filter(|value| (least..=most).contains(value))
+}
+
+fn create(params: Params, out: &Output<'_>) -> Result<Filter, Error> {
+    let allows = |growth: Growth| limits::allows(out, growth);
+    let made = match config::layout() {
+        Layout::Blocked | Layout::RedisBloom => Filter::redisbloom(params, Quota::new(&allows)),
+    };
+    made.map_err(|error| match error {
+        CreateError::OutOfMemory => error::NO_MEMORY_FOR_FILTER,
+        CreateError::Impossible => text::CANNOT_CREATE,
+    })
+}
+
+/// A filter for a key that does not exist. Replicas get it with all that was decided
+/// here, so that their own settings do not matter.
+fn created(out: &mut Output<'_>, key: StringRef<'_>, params: Params) -> Result<Filter, Error> {
+    let filter = create(params, out)?;
+    out.replicate_creation(LoadChunk::NAME, key, &codec::header(&filter));
+    Ok(filter)
+}
+
+/// Adds items, replying to each as it goes, to a filter that is created where it
+/// does not exist.
+fn insert_all(
+    mut keys: Keys<'_>,
+    mut out: Output<'_>,
+    key: StringRef<'_>,
+    params: impl FnOnce() -> Params,
+    items: Args<'_>,
+) -> Result<(), Error> {
+    let mut filter = keys.write_or_create(key, || created(&mut out, key, params()))?;
+    let scaling = filter.expansion().is_some();
+    // Only a non-scaling filter can end the reply early.
+    if scaling {
+        out.array(items.len());
+    } else {
+        out.array_begin();
+    }
+    let (mut done, mut changed) = (0, false);
+    // The items that a replica is to see, where not all of them: one that was
+    // refused here for want of memory must not be added there.
+    let mut accepted: Option<Vec<StringRef<'_>>> = None;
+    items.batches::<BATCH>(|batch| {
+        let mut outcomes: [Insertion; BATCH] = [Ok(false); BATCH];
+        let outcomes = &mut outcomes[..batch.len()];
+        let quota = |growth| limits::allows(&out, growth);
+        let count = filter.insert_batch(batch, Quota::new(&quota), outcomes);
+        for outcome in &outcomes[..count] {
+            changed |= *outcome == Ok(true);
+            if *outcome == Err(Refusal::CannotGrow) {
+                accepted.get_or_insert_with(|| items.take(done).iter().collect());
+            } else if let Some(accepted) = &mut accepted {
+                accepted.push(items.string(done));
+            }
+            reply_insertion(&mut out, *outcome);
+            done += 1;
+        }
+        outcomes[count - 1] != Err(Refusal::Full)
+    });
+    if !scaling {
+        out.array_end(done);
+    }
+    if changed {
+        filter.changed();
+        match accepted {
+            None => out.replicate(),
+            Some(accepted) => out.replicate_as(c"BF.MADD", key, &accepted),
+        }
+    }
+    Ok(())
+}
+
+fn reply_insertion(out: &mut Output<'_>, insertion: Insertion) {
+    use crate::host::ErrorText;
+    match insertion {
+        Ok(added) => out.bool(added),
+        Err(Refusal::Full) => out.error(&text::FULL.text()),
+        Err(Refusal::CannotGrow) => out.error(&text::CANNOT_GROW.text()),
+    }
+}

@@ -1,0 +1,44 @@
+//! What commands mean: arguments to structure, structure to reply, and what goes to
+//! replicas. A command file never touches bits or stored bytes.
+
+mod bf;
+mod error;
+mod limits;
+mod parse;
+mod table;
+mod text;
+
+use crate::host::{Ctx, Entry, Level, LoadFailure, log};
+
+/// Every command of the module.
+static COMMANDS: &[Entry] = &[
+    Entry::of::<bf::Reserve>(),
+    Entry::of::<bf::Add>(),
+    Entry::of::<bf::MAdd>(),
+    Entry::of::<bf::Insert>(),
+    Entry::of::<bf::Exists>(),
+    Entry::of::<bf::MExists>(),
+    Entry::of::<bf::Info>(),
+    Entry::of::<bf::Card>(),
+    Entry::of::<bf::Debug>(),
+    Entry::of::<bf::ScanDump>(),
+    Entry::of::<bf::LoadChunk>(),
+];
+
+/// Registers the ACL categories and the commands.
+///
+/// # Errors
+///
+/// Where the server refuses one.
+pub fn register(ctx: Ctx<'_>) -> Result<(), LoadFailure> {
+    for category in table::CATEGORIES {
+        ctx.add_acl_category(category)?;
+    }
+    if !ctx.has_acl_categories() {
+        log(
+            Level::Notice,
+            "ferrobloom: this server has no ACL categories for modules; grant commands by name",
+        );
+    }
+    COMMANDS.iter().try_for_each(|entry| ctx.add_command(entry))
+}

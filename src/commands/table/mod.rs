@@ -1,0 +1,8 @@
+//! What `COMMAND INFO`, `COMMAND DOCS` and the ACL system say of each command.
+
+use std::ffi::CStr;
+
+pub(super) mod bf;
+
+/// The ACL categories, one per family.
+pub(super) const CATEGORIES: [&CStr; 5] = [c"bloom", c"cuckoo", c"cms", c"topk", c"tdigest"];
