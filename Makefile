@@ -1,0 +1,71 @@
+# Thin names for commands; `make` lists them.
+
+PREFIX ?= /usr/local
+PORT ?= 6379
+SERVER ?= redis-server
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+MODULE := $(TARGET_DIR)/release/libferrobloom.so
+CARGO_FLAGS := --locked
+
+# Where rustup puts cargo; a fresh shell may not have it on the PATH yet.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help build run test lint test-matrix servers peer install audit bench bench-core fuzz fpr
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# Only a build of the cdylib alone gets link-time optimisation, see Cargo.toml.
+build: ## build the module: target/release/libferrobloom.so
+	@.ci/deps build
+	cargo rustc $(CARGO_FLAGS) --release --lib --crate-type cdylib
+
+run: build ## start a server with the module (PORT=6379, SERVER=redis-server)
+	@[ "$(SERVER)" != redis-server ] || .ci/deps server
+	@echo
+	@echo "The server listens on 127.0.0.1:$(PORT) until Ctrl-C. To try in another terminal:"
+	@echo "  redis-cli -p $(PORT) BF.ADD seen alice"
+	@echo "  redis-cli -p $(PORT) BF.EXISTS seen alice"
+	@echo "  redis-cli -p $(PORT) BF.INFO seen"
+	@echo
+	$(SERVER) --bind 127.0.0.1 --port $(PORT) --save "" --loadmodule $(abspath $(MODULE))
+
+test: build ## unit tests and tests against one server (FERROBLOOM_SERVER=...)
+	@.ci/deps server
+	cargo test $(CARGO_FLAGS)
+
+lint: ## formatting, clippy and documentation, warnings are errors
+	@.ci/deps build
+	cargo fmt --check
+	cargo clippy $(CARGO_FLAGS) --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc $(CARGO_FLAGS) --no-deps
+
+test-matrix: build servers ## tests against Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.1
+	.ci/matrix
+
+servers: ## fetch the servers of test-matrix into .servers/
+	.ci/servers matrix
+
+peer: ## fetch RedisBloom's module into .servers/, for the tests that compare
+	.ci/servers peer
+
+install: build ## copy the module to PREFIX/lib/redis/modules (PREFIX=/usr/local, DESTDIR)
+	install -D -m 755 $(MODULE) $(DESTDIR)$(PREFIX)/lib/redis/modules/libferrobloom.so
+
+audit: ## licences, sources and known vulnerabilities of the dependencies
+	@cargo deny --version >/dev/null 2>&1 || cargo install --locked cargo-deny
+	cargo deny check licenses bans sources
+	cargo deny check advisories
+
+bench: build peer ## race the module against RedisBloom in the same server
+	benches/race
+
+bench-core: ## time the data structures without a server
+	cargo bench $(CARGO_FLAGS)
+
+fuzz: ## fuzz every reader of foreign bytes, SECONDS=60 each (needs cargo-fuzz and nightly)
+	fuzz/run $(or $(SECONDS),60)
+
+fpr: ## measure false positive rates and bytes per item
+	cargo run $(CARGO_FLAGS) --release --example fpr

@@ -1,0 +1,168 @@
+//! Beside the real RedisBloom: data moves over and back again, and the same commands
+//! leave the same bytes. Skipped, with a message, where RedisBloom is not at hand.
+
+mod common;
+
+use common::golden::with_footer;
+use common::{Builder, Reply, Server, peer};
+
+/// Makes a key or two of each family; replies are not random.
+const FILL: &[&str] = &[
+    "BF.RESERVE bf:scaling 0.001 50 EXPANSION 2",
+    "BF.RESERVE bf:fixed 0.01 500 NONSCALING",
+    "BF.ADD bf:default one",
+    "CF.RESERVE cf:growing 64 BUCKETSIZE 2 EXPANSION 2",
+    "CF.ADD cf:default one",
+    "CMS.INITBYDIM cms 200 5",
+    "CMS.INCRBY cms a 3 b 70000 c 4294967290",
+    "TOPK.RESERVE topk 3 50 4 0.9",
+    "TOPK.ADD topk a b c",
+    "TDIGEST.CREATE tdigest COMPRESSION 50",
+    "TDIGEST.CREATE tdigest:empty",
+];
+
+/// What a client may ask of those keys. The t-digest is asked last: RedisBloom
+/// compresses it on reads.
+const ASK: &[&str] = &[
+    "BF.INFO bf:scaling",
+    "BF.INFO bf:fixed",
+    "BF.INFO bf:default",
+    "BF.CARD bf:scaling",
+    "CF.INFO cf:growing",
+    "CF.INFO cf:default",
+    "CF.COUNT cf:growing item-7",
+    "CMS.INFO cms",
+    "CMS.QUERY cms a b c absent",
+    "TOPK.INFO topk",
+    "TOPK.LIST topk WITHCOUNT",
+    "TOPK.QUERY topk a b c absent",
+    "TDIGEST.QUANTILE tdigest 0 0.01 0.5 0.9 1",
+    "TDIGEST.CDF tdigest -1 0 17 1000",
+    "TDIGEST.MIN tdigest:empty",
+];
+
+/// Items added to the filters: enough for the scaling ones to grow several times.
+const ITEMS: i32 = 1000;
+
+#[test]
+fn rdb_files_move_over_from_redisbloom_and_back() {
+    let Some(peer) = peer() else { return };
+    let mut server = Server::builder().with_module(&peer, &[]).start();
+    fill(&server);
+    let want = ask(&server);
+    server.restart_with(ours);
+    assert_same(&ask(&server), &want, "after loading RedisBloom's file");
+    server.restart_with(|builder| builder.with_module(&peer, &[]));
+    assert_same(&ask(&server), &want, "after RedisBloom loaded it back");
+}
+
+#[test]
+fn append_only_files_move_over_from_redisbloom() {
+    let Some(peer) = peer() else { return };
+    for rewritten in [false, true] {
+        let builder = Server::builder().with_module(&peer, &[]);
+        let builder = builder.config("appendonly yes").config("aof-use-rdb-preamble no");
+        let mut server = builder.start();
+        fill(&server);
+        if rewritten {
+            server.rewrite_aof();
+        }
+        let want = ask(&server);
+        server.restart_with(ours);
+        assert_same(&ask(&server), &want, &format!("after the commands ran, {rewritten}"));
+    }
+}
+
+#[test]
+fn a_replica_of_redisbloom_takes_over() {
+    let Some(peer) = peer() else { return };
+    let primary = Server::builder().with_module(&peer, &[]).start();
+    fill(&primary);
+    let replica = ours(Server::builder()).start();
+    replica.replica_of(&primary);
+    // Not to `tdigest`: RedisBloom compresses a digest when it writes it, in a child
+    // process, so a replica's answers drift from its primary's with later additions.
+    let more = ["BF.MADD bf:scaling x y z", "CF.ADD cf:growing x", "CMS.INCRBY cms x 5"];
+    for command in more.into_iter().chain(["TDIGEST.ADD tdigest:empty 5"]) {
+        primary.resp2().line(command);
+    }
+    replica.wait_for_sync(&primary);
+    let took_over = replica.resp2().line("REPLICAOF NO ONE");
+    assert_eq!(took_over, Reply::ok());
+    assert_same(&ask(&replica), &ask(&primary), "on the replica");
+}
+
+#[test]
+fn the_same_commands_leave_the_bytes_of_redisbloom() {
+    let Some(peer) = peer() else { return };
+    let theirs = Server::builder().with_module(&peer, &[]).start();
+    let ours = ours(Server::builder()).start();
+    fill(&theirs);
+    fill(&ours);
+    let (theirs, ours) = (theirs.dump_all(), ours.dump_all());
+    assert_eq!(theirs.len(), ours.len());
+    for ((key, want), (_, got)) in theirs.iter().zip(&ours) {
+        // RedisBloom writes addresses of its process into a Top-K.
+        if !key.starts_with(b"topk") {
+            assert_eq!(want, got, "{}", key.escape_ascii());
+        }
+    }
+}
+
+#[test]
+fn redisbloom_restores_the_payload_of_every_key() {
+    let Some(peer) = peer() else { return };
+    let ours = ours(Server::builder()).start();
+    let theirs = Server::builder().with_module(&peer, &[]).start();
+    fill(&ours);
+    let mut connection = theirs.resp2();
+    for (key, value) in ours.dump_all() {
+        let payload = with_footer(&value);
+        let reply = connection.call(&[b"RESTORE".as_slice(), &key, b"0", &payload]);
+        assert_eq!(reply, Reply::ok(), "{}", key.escape_ascii());
+    }
+    assert_same(&ask(&theirs), &ask(&ours), "after RESTORE");
+}
+
+/// The module under test, making filters in RedisBloom's layout.
+fn ours(builder: Builder) -> Builder {
+    builder.module_args(&["bf-layout", "redisbloom"])
+}
+
+fn fill(server: &Server) {
+    let mut connection = server.resp2();
+    for command in FILL {
+        let reply = connection.line(command);
+        assert!(reply.error().is_none(), "{command}: {reply}");
+    }
+    for i in 0..ITEMS {
+        for add in ["BF.ADD bf:scaling", "CF.ADD cf:growing"] {
+            let reply = connection.line(&format!("{add} item-{i}"));
+            assert!(reply.error().is_none(), "{add}: {reply}");
+        }
+        connection.line(&format!("TDIGEST.ADD tdigest {}", (i * 37) % 501));
+    }
+}
+
+/// Every question with its reply.
+fn ask(server: &Server) -> Vec<String> {
+    let mut connection = server.resp2();
+    let mut lines = Vec::new();
+    for i in 0..2 * ITEMS {
+        for question in ["BF.EXISTS bf:scaling", "CF.EXISTS cf:growing"] {
+            let command = format!("{question} item-{i}");
+            lines.push(format!("{command} {}", connection.line(&command)));
+        }
+    }
+    for command in ASK {
+        lines.push(format!("{command} {}", connection.line(command)));
+    }
+    lines
+}
+
+fn assert_same(got: &[String], want: &[String], when: &str) {
+    assert_eq!(got.len(), want.len());
+    for (got, want) in got.iter().zip(want) {
+        assert_eq!(got, want, "{when}");
+    }
+}
