@@ -58,8 +58,11 @@ audit: ## licences, sources and known vulnerabilities of the dependencies
 	cargo deny check licenses bans sources
 	cargo deny check advisories
 
-bench: build peer ## race the module against RedisBloom in the same server
-	benches/race
+bench: build peer ## race the module against RedisBloom in the same server (ROUNDS, ONLY, SCALE)
+	@.ci/deps server
+	FERROBLOOM_SERVER=$${FERROBLOOM_SERVER:-$$(command -v $(SERVER))} FERROBLOOM_MODULE=$(abspath $(MODULE)) \
+	FERROBLOOM_PEER=$(CURDIR)/.servers/redisbloom.so OUT=$(if $(ONLY),,$(CURDIR)/docs) \
+	cargo bench $(CARGO_FLAGS) --bench race
 
 bench-core: ## time the data structures without a server
 	cargo bench $(CARGO_FLAGS)

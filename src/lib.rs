@@ -75,6 +75,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
 }
 
 fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), LoadFailure> {
+    ctx.name_log_lines();
     let version = env!("CARGO_PKG_VERSION");
     host::log(Level::Notice, &format!("ferrobloom version {version}"));
     ctx.handle_io_errors();

@@ -45,6 +45,12 @@ impl Ctx<'_> {
         Self { raw, call: PhantomData }
     }
 
+    /// Gives the log lines of this module its name.
+    pub fn name_log_lines(self) {
+        // SAFETY: a context of a load under way.
+        unsafe { super::log::name_lines(self.raw) };
+    }
+
     /// Makes a broken RDB stream fail the load instead of ending the process.
     pub fn handle_io_errors(self) {
         let options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS as c_int;

@@ -2,8 +2,14 @@
 
 use std::ffi::{CStr, CString};
 use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+use redis_module::raw;
 
 use super::api;
+
+/// A context that outlives the load, so that lines carry the module's name.
+static CONTEXT: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(ptr::null_mut());
 
 /// How loud a log line is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +18,20 @@ pub enum Level {
     Notice,
     /// Something an operator should look at.
     Warning,
+}
+
+/// Gives log lines the name of the module.
+///
+/// # Safety
+///
+/// `ctx` must be the context of a load under way.
+pub(super) unsafe fn name_lines(ctx: *mut raw::RedisModuleCtx) {
+    // SAFETY: the caller's promise. Never freed: lines may come at any time.
+    unsafe {
+        if let Some(detached) = raw::RedisModule_GetDetachedThreadSafeContext {
+            CONTEXT.store(detached(ctx), Relaxed);
+        }
+    }
 }
 
 /// Writes a line to the server's log.
