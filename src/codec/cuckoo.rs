@@ -10,7 +10,8 @@
 use bincode::config::{Configuration, Fixint, LittleEndian};
 use serde::{Deserialize, Serialize};
 
-use super::{LoadError, MAX_CHUNK, Sink, Source, require};
+use super::chunks::MAX_CHUNK;
+use super::{LoadError, Sink, Source, require};
 use crate::structures::buffer::Buffer;
 use crate::structures::cuckoo::{CreateError, Filter, MAX_SUB_FILTERS, Shape};
 use crate::structures::quota::Quota;
