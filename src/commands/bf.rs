@@ -17,6 +17,9 @@ use crate::structures::BATCH;
 use crate::structures::bloom::{CreateError, Filter, Insertion, Params, Refusal};
 use crate::structures::quota::{Growth, Quota};
 
+/// The keyspace event of added items.
+const ADDED: &CStr = c"bf.add";
+
 /// `BF.RESERVE key error_rate capacity [EXPANSION n] [NONSCALING]`
 pub(super) struct Reserve;
 
@@ -63,7 +66,7 @@ impl Command for Reserve {
         let scaling = scaling && expansion != 0;
         let params = Params { capacity, error_rate: rate, expansion: expansion as u32, scaling };
         let filter = created(&mut out, key, params)?;
-        keys.set(key, filter);
+        keys.set(key, filter, c"bf.reserve");
         out.ok();
         Ok(())
     }
@@ -83,7 +86,7 @@ impl Command for Add {
         let added =
             filter.insert(args.bytes(2), Quota::new(&|growth| limits::allows(&out, growth)));
         if added == Ok(true) {
-            filter.changed();
+            filter.changed(ADDED);
             out.replicate();
         }
         reply_insertion(&mut out, added);
@@ -363,11 +366,11 @@ impl Command for LoadChunk {
         let data = args.bytes(3);
         if let Some(mut filter) = keys.write::<Filter>(key)? {
             codec::load_chunk(&mut filter, iterator, data).map_err(chunk_error)?;
-            filter.changed();
+            filter.changed(c"bf.loadchunk");
         } else if iterator == 1 {
             let quota = |growth| limits::allows(&out, growth);
             let filter = codec::from_header(data, Quota::new(&quota)).map_err(header_error)?;
-            keys.set(key, filter);
+            keys.set(key, filter, c"bf.loadchunk");
         } else {
             return Err(error::NOT_FOUND);
         }
@@ -479,7 +482,7 @@ fn insert_all(
         out.array_end(done);
     }
     if changed {
-        filter.changed();
+        filter.changed(ADDED);
         match accepted {
             None => out.replicate(),
             Some(accepted) => out.replicate_as(c"BF.MADD", key, &accepted),

@@ -14,6 +14,7 @@ mod setting;
 pub mod spec;
 mod state;
 pub mod stream;
+mod tally;
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,6 +28,7 @@ pub use load::{Ctx, LoadFailure};
 pub use log::{Level, install_panic_hook, log};
 pub use setting::{Rejection, Setting};
 pub use state::{memory_headroom, must_follow, random_u64};
+pub use tally::{Measure, Tally};
 
 /// What callbacks answer when all went well.
 pub const OK: c_int = raw::REDISMODULE_OK as c_int;

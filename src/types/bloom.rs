@@ -5,18 +5,27 @@ use std::ffi::{CStr, c_int, c_void};
 use super::Stored;
 use crate::codec::{self, LoadError, Sink, Source};
 use crate::host::stream::Aof;
-use crate::host::{Native, TypeHandle};
+use crate::host::{Measure, Native, Tally, TypeHandle};
 pub use crate::structures::bloom::Filter;
 use crate::structures::bloom::layout::redisbloom::Chain;
 use crate::structures::buffer::Part;
 
 static TYPE: TypeHandle = TypeHandle::new();
+static TALLY: Tally = Tally::new();
 
 // SAFETY: `TYPE` is used here alone; a box stays where it is while its content
 // changes.
 unsafe impl Native for Filter {
     fn handle() -> &'static TypeHandle {
         &TYPE
+    }
+
+    fn tally() -> &'static Tally {
+        &TALLY
+    }
+
+    fn measure(&self) -> Measure {
+        Measure { bytes: self.heap_bytes(), items: self.items(), layers: self.layers() }
     }
 
     fn into_raw(self) -> *mut c_void {

@@ -78,6 +78,12 @@ fn register_type<T: Stored>(ctx: Ctx<'_>) -> Result<(), LoadFailure> {
     ctx.add_type(T::handle(), T::NAME, T::VERSION, methods)
 }
 
+/// Gives a value to the server.
+fn given<T: Stored>(value: T) -> *mut c_void {
+    T::tally().add(value.measure());
+    value.into_raw()
+}
+
 /// Lends the value behind a pointer of the server to `then`; `None` if it panicked.
 ///
 /// # Safety
@@ -99,7 +105,7 @@ unsafe extern "C" fn rdb_load<T: Stored>(
         // SAFETY: the server passes a live stream.
         let mut source = unsafe { RdbSource::from_raw(io) };
         match T::load(&mut source, version) {
-            Ok(value) => value.into_raw(),
+            Ok(value) => given(value),
             Err(error) => {
                 source.log(&format!("{}: cannot load: {error}", T::NAME.to_string_lossy()));
                 ptr::null_mut()
@@ -171,7 +177,7 @@ unsafe extern "C" fn copy<T: Stored>(
     value: *const c_void,
 ) -> *mut c_void {
     // SAFETY: a value of this type.
-    unsafe { with(value, T::try_clone) }.flatten().map_or(ptr::null_mut(), T::into_raw)
+    unsafe { with(value, T::try_clone) }.flatten().map_or(ptr::null_mut(), given)
 }
 
 /// Equal content, equal digest: over what would be saved.
@@ -209,6 +215,9 @@ unsafe extern "C" fn defrag<T: Stored>(
 
 unsafe extern "C" fn free<T: Stored>(value: *mut c_void) {
     // Runs on a background thread after UNLINK: no server API but the allocator.
-    // SAFETY: the server gives up a value made by `into_raw`, once.
-    host::guard(|| drop(unsafe { T::from_raw(value) }));
+    host::guard(|| {
+        // SAFETY: the server gives up a value made by `into_raw`, once.
+        let value = unsafe { T::from_raw(value) };
+        T::tally().remove(value.measure());
+    });
 }
