@@ -36,8 +36,8 @@ impl Dimensions {
     }
 
     /// For estimates that are too high by more than `error` times the sum of all
-    /// increments with a chance of at most `probability`, both above 0 and below 1.
-    /// `None` as for [`new`](Self::new).
+    /// increments with a chance of at most `probability`. `None` where these are not
+    /// above 0 and below 1, or as for [`new`](Self::new).
     ///
     /// Width is ceil(2 / error), depth is ceil(log2(1 / probability)), the latter
     /// in single precision: so RedisBloom computes them, and sketches merge only
@@ -47,7 +47,8 @@ impl Dimensions {
         let depth = ((probability as f32).log10() / 0.5f32.log10()).ceil();
         // As real numbers, both bounds are 2^63.
         let fits = width < i64::MAX as f64 && depth < i64::MAX as f32;
-        if fits { Self::new(width as u64, depth as u64) } else { None }
+        let possible = error > 0.0 && error < 1.0 && probability > 0.0 && probability < 1.0;
+        if fits && possible { Self::new(width as u64, depth as u64) } else { None }
     }
 
     /// Cells per row, at least 1.
