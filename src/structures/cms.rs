@@ -12,7 +12,7 @@ use super::BATCH;
 use super::buffer::{Buffer, OutOfMemory};
 use super::prefetch::prefetch;
 use super::quota::Quota;
-use super::rows::{LANES, Width, murmur2_lanes, row_seeds};
+use super::rows::{LANES, Width, murmur2_batch, row_seeds};
 
 /// An estimate that says only "this or more": what saturated cells hold.
 pub const SATURATED: u32 = u32::MAX;
@@ -273,17 +273,17 @@ impl Sketch {
     #[inline]
     fn locate<'a>(
         &self,
-        items: impl Iterator<Item = &'a [u8]>,
+        items: impl ExactSizeIterator<Item = &'a [u8]>,
         first_row: usize,
     ) -> ([[usize; LANES]; BATCH], usize) {
         let rows = LANES.min(self.depth() - first_row);
-        let seeds = row_seeds(first_row);
+        let count = items.len();
+        let hashes = murmur2_batch(items, row_seeds(first_row));
         let width = self.dimensions.width as usize;
         let mut places = [[0; LANES]; BATCH];
-        for (places, item) in places.iter_mut().zip(items) {
-            let hashes = murmur2_lanes(item, seeds);
+        for (places, hashes) in places.iter_mut().zip(&hashes).take(count) {
             let mut start = first_row * width;
-            for (place, hash) in places[..rows].iter_mut().zip(hashes) {
+            for (place, &hash) in places[..rows].iter_mut().zip(hashes) {
                 *place = start + self.reduce.column(hash);
                 start += width;
                 prefetch(&self.cells, *place);

@@ -54,9 +54,9 @@ impl Decay {
         while open + 1 < decay.settled {
             let middle = open + (decay.settled - open) / 2;
             if decay.chance(middle as u32) < RESOLUTION {
-                decay.settled = middle
+                decay.settled = middle;
             } else {
-                open = middle
+                open = middle;
             }
         }
         decay

@@ -24,7 +24,7 @@ use super::BATCH;
 use super::buffer::{Buffer, OutOfMemory};
 use super::prefetch::prefetch;
 use super::quota::Quota;
-use super::rows::{LANES, Width, murmur2_lanes, row_seeds};
+use super::rows::{LANES, Width, murmur2_batch, murmur2_lanes, row_seeds};
 
 mod decay;
 mod heap;
@@ -240,9 +240,8 @@ impl TopK {
         mut each: impl FnMut(Addition),
     ) {
         for batch in pairs.chunks(BATCH) {
-            let mut hashes = [[0; LANES]; BATCH];
-            for (hashes, pair) in hashes.iter_mut().zip(batch) {
-                *hashes = first_hashes(pair.0);
+            let hashes = murmur2_batch(batch.iter().map(|pair| pair.0), first_seeds());
+            for hashes in hashes.iter().take(batch.len()) {
                 for_first_places(self.params, self.reduce, hashes, |place| {
                     prefetch(&self.cells, place);
                 });
@@ -255,9 +254,12 @@ impl TopK {
 
     /// Calls `each` for each item, in order, with whether it is in the list.
     pub fn query(&self, items: &[&[u8]], mut each: impl FnMut(bool)) {
-        for item in items {
-            let fingerprint = first_hashes(item)[FIRST_ROWS];
-            each(self.heap.find(fingerprint, item).is_some_and(|n| self.heap.count(n) > 0));
+        for batch in items.chunks(BATCH) {
+            let hashes = murmur2_batch(batch.iter().copied(), first_seeds());
+            for (item, hashes) in batch.iter().zip(&hashes) {
+                let number = self.heap.find(hashes[FIRST_ROWS], item);
+                each(number.is_some_and(|number| self.heap.count(number) > 0));
+            }
         }
     }
 
@@ -266,19 +268,11 @@ impl TopK {
     /// the list do not count. The list's own count of an item can be larger: see
     /// [`list`](Self::list).
     pub fn count(&self, items: &[&[u8]], mut each: impl FnMut(u32)) {
-        for item in items {
-            let hashes = first_hashes(item);
-            let fingerprint = hashes[FIRST_ROWS];
-            let listed = self.heap.find(fingerprint, item).is_some();
-            let least = if listed { self.heap.root() } else { 0 };
-            let mut best = 0;
-            for_places(self.params, self.reduce, item, &hashes, |place| {
-                let (holder, count) = unpack(self.cells[place]);
-                if holder == fingerprint && count >= least {
-                    best = best.max(count);
-                }
-            });
-            each(best);
+        for batch in items.chunks(BATCH) {
+            let hashes = murmur2_batch(batch.iter().copied(), first_seeds());
+            for (item, hashes) in batch.iter().zip(&hashes) {
+                each(self.count_one(item, hashes));
+            }
         }
     }
 
@@ -294,6 +288,20 @@ impl TopK {
         order.extend(listed.map(|(item, count)| (count, item)));
         order.sort_unstable_by_key(|&(count, item)| (Reverse(count), item.place));
         Ok(order.into_iter().map(|(count, item)| Listed { item: &item.bytes, count }))
+    }
+
+    fn count_one(&self, item: &[u8], hashes: &[u32; LANES]) -> u32 {
+        let fingerprint = hashes[FIRST_ROWS];
+        let listed = self.heap.find(fingerprint, item).is_some();
+        let least = if listed { self.heap.root() } else { 0 };
+        let mut best = 0;
+        for_places(self.params, self.reduce, item, hashes, |place| {
+            let (holder, count) = unpack(self.cells[place]);
+            if holder == fingerprint && count >= least {
+                best = best.max(count);
+            }
+        });
+        best
     }
 
     fn add_one(
@@ -358,12 +366,11 @@ impl TopK {
     }
 }
 
-/// The hashes of the first [`FIRST_ROWS`] rows, then the fingerprint.
-#[inline]
-fn first_hashes(item: &[u8]) -> [u32; LANES] {
+/// Seeds of the first [`FIRST_ROWS`] rows, then that of the fingerprint.
+fn first_seeds() -> [u32; LANES] {
     let mut seeds = row_seeds(0);
     seeds[FIRST_ROWS] = FINGERPRINT_SEED;
-    murmur2_lanes(item, seeds)
+    seeds
 }
 
 /// Calls `each` with the place of an item's cell in each of the first
