@@ -12,7 +12,7 @@ use super::BATCH;
 use super::buffer::{Buffer, OutOfMemory};
 use super::prefetch::prefetch;
 use super::quota::Quota;
-use super::rows::{LANES, Width, murmur2_batch, row_seeds};
+use super::rows::{LANES, Rows, murmur2_batch, row_seeds};
 
 /// An estimate that says only "this or more": what saturated cells hold.
 pub const SATURATED: u32 = u32::MAX;
@@ -92,7 +92,7 @@ pub struct Sketch {
     count: u64,
     /// Row by row.
     cells: Buffer<u32>,
-    reduce: Width,
+    rows: Rows,
 }
 
 impl Sketch {
@@ -111,9 +111,9 @@ impl Sketch {
     /// A sketch of stored parts. `None` where there are not as many cells as the
     /// dimensions say.
     pub fn from_parts(dimensions: Dimensions, count: u64, cells: Buffer<u32>) -> Option<Self> {
-        let reduce = Width::new(dimensions.width);
+        let rows = Rows::new(dimensions.width);
         let fits = cells.len() as u64 == dimensions.cells();
-        fits.then_some(Self { dimensions, count, cells, reduce })
+        fits.then_some(Self { dimensions, count, cells, rows })
     }
 
     /// A second sketch with the same content.
@@ -122,8 +122,7 @@ impl Sketch {
     ///
     /// [`OutOfMemory`] where the allocator has no room.
     pub fn try_clone(&self) -> Result<Self, OutOfMemory> {
-        let Self { dimensions, count, reduce, .. } = *self;
-        Ok(Self { dimensions, count, cells: self.cells.try_clone()?, reduce })
+        Ok(Self { cells: self.cells.try_clone()?, ..*self })
     }
 
     /// The size.
@@ -279,15 +278,10 @@ impl Sketch {
         let rows = LANES.min(self.depth() - first_row);
         let count = items.len();
         let hashes = murmur2_batch(items, row_seeds(first_row));
-        let width = self.dimensions.width as usize;
         let mut places = [[0; LANES]; BATCH];
         for (places, hashes) in places.iter_mut().zip(&hashes).take(count) {
-            let mut start = first_row * width;
-            for (place, &hash) in places[..rows].iter_mut().zip(hashes) {
-                *place = start + self.reduce.column(hash);
-                start += width;
-                prefetch(&self.cells, *place);
-            }
+            *places = self.rows.places(first_row, hashes);
+            places[..rows].iter().for_each(|&place| prefetch(&self.cells, place));
         }
         (places, rows)
     }

@@ -74,31 +74,45 @@ pub(super) fn row_seeds(first: usize) -> [u32; LANES] {
     std::array::from_fn(|lane| (first + lane) as u32)
 }
 
-/// Remainders of 32-bit hashes by the width of a row, without a division.
-///
-/// Lemire, Kaser, Kurz, "Faster remainder by direct computation" (2019): with
-/// c = ceil(2^64 / d), the remainder of n by d is the high half of (c n mod 2^64) d,
-/// exactly, for n and d below 2^32. d = 2^32 works as well, and stands for every
-/// greater width, since those leave a 32-bit hash as it is.
+/// The shape of a table.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Width {
+pub(super) struct Rows {
+    width: usize,
     divisor: u64,
     reciprocal: u64,
 }
 
-impl Width {
-    /// For rows of `width` cells, at least 1.
+impl Rows {
+    /// For rows of `width` cells, at least 1, of a table in memory.
+    ///
+    /// Remainders of hashes by the width are taken without a division. Lemire, Kaser,
+    /// Kurz, "Faster remainder by direct computation" (2019): with c = ceil(2^64 / d),
+    /// the remainder of n by d is the high half of (c n mod 2^64) d, exactly, for n
+    /// and d below 2^32. d = 2^32 works as well, and stands for every greater width,
+    /// since those leave a 32-bit hash as it is.
     pub(super) fn new(width: u64) -> Self {
         let divisor = width.clamp(1, 1 << 32);
         // Wraps to 0 for 1, whose remainders are all 0.
-        Self { divisor, reciprocal: (u64::MAX / divisor).wrapping_add(1) }
+        let reciprocal = (u64::MAX / divisor).wrapping_add(1);
+        Self { width: width as usize, divisor, reciprocal }
     }
 
     /// The cell of `hash` within a row.
     #[inline(always)]
-    pub(super) fn column(self, hash: u32) -> usize {
+    fn column(self, hash: u32) -> usize {
         let fraction = self.reciprocal.wrapping_mul(u64::from(hash));
         ((u128::from(fraction) * u128::from(self.divisor)) >> 64) as usize
+    }
+
+    /// Where in the table the cells of hashes of the rows from `first_row` on are.
+    /// Places in rows that the table does not have are meaningless.
+    #[inline(always)]
+    pub(super) fn places(self, first_row: usize, hashes: &[u32; LANES]) -> [usize; LANES] {
+        let first = first_row.wrapping_mul(self.width);
+        std::array::from_fn(|lane| {
+            let start = first.wrapping_add(lane.wrapping_mul(self.width));
+            start.wrapping_add(self.column(hashes[lane]))
+        })
     }
 }
 
@@ -114,7 +128,7 @@ mod tests {
         for width in [1, 2, 3, 7, 1 << 31, u32::MAX.into(), 1 << 32, (1 << 32) + 1, u64::MAX] {
             for hash in [0, 1, 2, 6, 7, 1 << 31, u32::MAX - 1, u32::MAX] {
                 let expected = u64::from(hash) % width;
-                assert_eq!(Width::new(width).column(hash) as u64, expected, "{hash} % {width}");
+                assert_eq!(Rows::new(width).column(hash) as u64, expected, "{hash} % {width}");
             }
         }
     }
@@ -122,7 +136,7 @@ mod tests {
     proptest! {
         #[test]
         fn columns_are_remainders(hash: u32, width in 1..=u32::MAX) {
-            prop_assert_eq!(Width::new(width.into()).column(hash) as u32, hash % width);
+            prop_assert_eq!(Rows::new(width.into()).column(hash) as u32, hash % width);
         }
 
         #[test]

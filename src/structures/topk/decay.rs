@@ -70,6 +70,12 @@ impl Decay {
         if digits < DIGIT * DIGIT { chance } else { chance * power(self.beyond, count >> 8) }
     }
 
+    /// Whether a cell of `count` decays at all.
+    #[inline(always)]
+    pub(super) fn can_lose(&self, count: u32) -> bool {
+        u64::from(count) < self.settled
+    }
+
     /// `units` of another item against a cell of `count`, both at least 1.
     ///
     /// Distributed as one draw per unit would be, but for the bulk steps, which
@@ -78,7 +84,7 @@ impl Decay {
     /// and are fewer than two hundred for bases up to 0.9.
     #[inline]
     pub(super) fn contest(&self, count: u32, units: u32, random: &mut Random<'_>) -> Contest {
-        if u64::from(count) >= self.settled {
+        if !self.can_lose(count) {
             return Contest::Held(count);
         }
         if units == 1 && count > 1 {

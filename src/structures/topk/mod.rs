@@ -24,7 +24,7 @@ use super::BATCH;
 use super::buffer::{Buffer, OutOfMemory};
 use super::prefetch::prefetch;
 use super::quota::Quota;
-use super::rows::{LANES, Width, murmur2_batch, murmur2_lanes, row_seeds};
+use super::rows::{LANES, Rows, murmur2_batch, murmur2_lanes, row_seeds};
 
 mod decay;
 mod heap;
@@ -126,7 +126,7 @@ pub struct TopK {
     /// Random draws made so far, modulo 2^32.
     draws: u32,
     decay: Decay,
-    reduce: Width,
+    rows: Rows,
 }
 
 impl TopK {
@@ -160,8 +160,8 @@ impl TopK {
             return Ok(None);
         }
         let heap = Heap::new(params.k)?;
-        let (decay, reduce) = (Decay::new(params.decay), Width::new(params.width.into()));
-        Ok(Some(Self { params, cells, heap, draws, decay, reduce }))
+        let (decay, rows) = (Decay::new(params.decay), Rows::new(params.width.into()));
+        Ok(Some(Self { params, cells, heap, draws, decay, rows }))
     }
 
     /// Fills the entry at `place` of the heap, below k, with what is stored for it:
@@ -240,14 +240,9 @@ impl TopK {
         mut each: impl FnMut(Addition),
     ) {
         for batch in pairs.chunks(BATCH) {
-            let hashes = murmur2_batch(batch.iter().map(|pair| pair.0), first_seeds());
-            for hashes in hashes.iter().take(batch.len()) {
-                for_first_places(self.params, self.reduce, hashes, |place| {
-                    prefetch(&self.cells, place);
-                });
-            }
-            for (&(item, units), hashes) in batch.iter().zip(&hashes) {
-                each(self.add_one(item, units, hashes, quota));
+            let hashed = self.hash(batch.iter().map(|pair| pair.0));
+            for (&(item, units), hashed) in batch.iter().zip(&hashed) {
+                each(self.add_one(item, units, hashed, quota));
             }
         }
     }
@@ -255,9 +250,9 @@ impl TopK {
     /// Calls `each` for each item, in order, with whether it is in the list.
     pub fn query(&self, items: &[&[u8]], mut each: impl FnMut(bool)) {
         for batch in items.chunks(BATCH) {
-            let hashes = murmur2_batch(batch.iter().copied(), first_seeds());
-            for (item, hashes) in batch.iter().zip(&hashes) {
-                let number = self.heap.find(hashes[FIRST_ROWS], item);
+            let hashed = self.hash(batch.iter().copied());
+            for (item, hashed) in batch.iter().zip(&hashed) {
+                let number = self.heap.find(hashed.fingerprint, item);
                 each(number.is_some_and(|number| self.heap.count(number) > 0));
             }
         }
@@ -269,9 +264,9 @@ impl TopK {
     /// [`list`](Self::list).
     pub fn count(&self, items: &[&[u8]], mut each: impl FnMut(u32)) {
         for batch in items.chunks(BATCH) {
-            let hashes = murmur2_batch(batch.iter().copied(), first_seeds());
-            for (item, hashes) in batch.iter().zip(&hashes) {
-                each(self.count_one(item, hashes));
+            let hashed = self.hash(batch.iter().copied());
+            for (item, hashed) in batch.iter().zip(&hashed) {
+                each(self.count_one(item, hashed));
             }
         }
     }
@@ -290,35 +285,66 @@ impl TopK {
         Ok(order.into_iter().map(|(count, item)| Listed { item: &item.bytes, count }))
     }
 
-    fn count_one(&self, item: &[u8], hashes: &[u32; LANES]) -> u32 {
-        let fingerprint = hashes[FIRST_ROWS];
-        let listed = self.heap.find(fingerprint, item).is_some();
+    /// Fingerprints and places of a batch. Asks for the cells to be loaded.
+    #[inline]
+    fn hash<'a>(&self, items: impl ExactSizeIterator<Item = &'a [u8]>) -> [Hashed; BATCH] {
+        let count = items.len();
+        let mut seeds = row_seeds(0);
+        seeds[FIRST_ROWS] = FINGERPRINT_SEED;
+        let hashes = murmur2_batch(items, seeds);
+        let rows = self.depth().min(FIRST_ROWS);
+        let mut hashed = [Hashed::default(); BATCH];
+        for (hashed, hashes) in hashed.iter_mut().zip(&hashes).take(count) {
+            let places = self.rows.places(0, hashes);
+            places[..rows].iter().for_each(|&place| prefetch(&self.cells, place));
+            *hashed = Hashed { fingerprint: hashes[FIRST_ROWS], places };
+        }
+        hashed
+    }
+
+    /// Rows as an index: a table in memory has no more than fit.
+    fn depth(&self) -> usize {
+        self.params.depth as usize
+    }
+
+    /// The places of an item's cells in the rows from `first_row` on, and how many
+    /// there are: for the rows behind the ones in [`Hashed`].
+    fn further_places(&self, item: &[u8], first_row: usize) -> ([usize; LANES], usize) {
+        let count = LANES.min(self.depth() - first_row);
+        let hashes = murmur2_lanes(item, row_seeds(first_row));
+        (self.rows.places(first_row, &hashes), count)
+    }
+
+    fn count_one(&self, item: &[u8], hashed: &Hashed) -> u32 {
+        let listed = self.heap.find(hashed.fingerprint, item).is_some();
         let least = if listed { self.heap.root() } else { 0 };
-        let mut best = 0;
-        for_places(self.params, self.reduce, item, hashes, |place| {
-            let (holder, count) = unpack(self.cells[place]);
-            if holder == fingerprint && count >= least {
-                best = best.max(count);
-            }
-        });
+        let largest = |places: &[usize]| {
+            let cells = places.iter().map(|&place| unpack(self.cells[place]));
+            let own = cells.filter(|&(holder, n)| holder == hashed.fingerprint && n >= least);
+            own.map(|(_, count)| count).max().unwrap_or(0)
+        };
+        let mut best = largest(&hashed.places[..self.depth().min(FIRST_ROWS)]);
+        for first_row in (FIRST_ROWS..self.depth()).step_by(LANES) {
+            let (places, rows) = self.further_places(item, first_row);
+            best = best.max(largest(&places[..rows]));
+        }
         best
     }
 
-    fn add_one(
-        &mut self,
-        item: &[u8],
-        units: u32,
-        hashes: &[u32; LANES],
-        quota: Quota<'_>,
-    ) -> Addition {
+    fn add_one(&mut self, item: &[u8], units: u32, hashed: &Hashed, quota: Quota<'_>) -> Addition {
         // Asked before anything changes, and whether or not the item will get into
         // the list: a refusal leaves no trace.
         if item.len() > SHORT_ITEM {
             quota.ask(self.heap_bytes(), item.len() as u64)?;
         }
-        let fingerprint = hashes[FIRST_ROWS];
+        let fingerprint = hashed.fingerprint;
         let root = self.heap.root();
-        let best = self.count_in_cells(item, units, hashes);
+        let rows = self.depth().min(FIRST_ROWS);
+        let mut best = self.add_to_cells(fingerprint, units, &hashed.places[..rows]);
+        for first_row in (FIRST_ROWS..self.depth()).step_by(LANES) {
+            let (places, rows) = self.further_places(item, first_row);
+            best = best.max(self.add_to_cells(fingerprint, units, &places[..rows]));
+        }
         if best < root {
             return Ok(None);
         }
@@ -329,80 +355,52 @@ impl TopK {
         if units == 0 { Ok(None) } else { self.heap.replace_root(fingerprint, item, best) }
     }
 
-    /// Adds units to an item's cells, and returns its largest count, 0 if it has
-    /// none of them.
+    /// Adds units to an item's cells in up to [`LANES`] rows, and returns the largest
+    /// count that it has there, 0 if it has none of the cells.
+    ///
+    /// What is in the cells of an item is hard to foretell. So all of them are first
+    /// looked at without branches, and only those that another item holds and may
+    /// lose are dealt with one by one.
     #[inline]
-    fn count_in_cells(&mut self, item: &[u8], units: u32, hashes: &[u32; LANES]) -> u32 {
-        let Self { params, reduce, cells, draws, decay, .. } = self;
-        let fingerprint = hashes[FIRST_ROWS];
-        let mut random = Random { draws, salt: fingerprint };
-        let mut best = 0;
-        for_places(*params, *reduce, item, hashes, |place| {
+    fn add_to_cells(&mut self, fingerprint: u32, units: u32, places: &[usize]) -> u32 {
+        let Self { cells, draws, decay, .. } = self;
+        let (mut best, mut contested) = (0, 0u32);
+        for (row, &place) in places.iter().enumerate() {
             let cell = &mut cells[place];
             let (holder, count) = unpack(*cell);
-            let now = if count == 0 {
-                units
-            } else if holder == fingerprint {
-                count.saturating_add(units)
-            } else if units == 0 {
-                0
-            } else {
-                match decay.contest(count, units, &mut random) {
-                    Contest::TakenOver(count) => count,
-                    Contest::Held(rest) => {
-                        if rest != count {
-                            *cell = pack(holder, rest);
-                        }
-                        0
-                    }
+            let open = (holder == fingerprint) | (count == 0);
+            let sum = count.saturating_add(units);
+            // A sum of 0 leaves an empty cell as it is.
+            *cell = if open & (sum != 0) { pack(fingerprint, sum) } else { *cell };
+            best = best.max(if open { sum } else { 0 });
+            contested |= u32::from(!open & decay.can_lose(count)) << row;
+        }
+        if units == 0 {
+            return best;
+        }
+        let mut random = Random { draws, salt: fingerprint };
+        while contested != 0 {
+            let cell = &mut cells[places[contested.trailing_zeros() as usize]];
+            contested &= contested - 1;
+            let (holder, count) = unpack(*cell);
+            *cell = match decay.contest(count, units, &mut random) {
+                Contest::Held(rest) => pack(holder, rest),
+                Contest::TakenOver(count) => {
+                    best = best.max(count);
+                    pack(fingerprint, count)
                 }
             };
-            if now != 0 {
-                *cell = pack(fingerprint, now);
-                best = best.max(now);
-            }
-        });
+        }
         best
     }
 }
 
-/// Seeds of the first [`FIRST_ROWS`] rows, then that of the fingerprint.
-fn first_seeds() -> [u32; LANES] {
-    let mut seeds = row_seeds(0);
-    seeds[FIRST_ROWS] = FINGERPRINT_SEED;
-    seeds
-}
-
-/// Calls `each` with the place of an item's cell in each of the first
-/// [`FIRST_ROWS`] rows.
-#[inline]
-fn for_first_places(params: Params, reduce: Width, hashes: &[u32; LANES], each: impl FnMut(usize)) {
-    let rows = FIRST_ROWS.min(params.depth as usize);
-    let starts = (0..).step_by(params.width as usize);
-    hashes[..rows]
-        .iter()
-        .zip(starts)
-        .map(|(&hash, start)| start + reduce.column(hash))
-        .for_each(each);
-}
-
-/// Calls `each` with the place of an item's cell in each row.
-#[inline]
-fn for_places(
-    params: Params,
-    reduce: Width,
-    item: &[u8],
-    hashes: &[u32; LANES],
-    mut each: impl FnMut(usize),
-) {
-    for_first_places(params, reduce, hashes, &mut each);
-    let (width, depth) = (params.width as usize, params.depth as usize);
-    for first in (FIRST_ROWS..depth).step_by(LANES) {
-        let hashes = murmur2_lanes(item, row_seeds(first));
-        for (row, hash) in (first..depth).zip(hashes) {
-            each(row * width + reduce.column(hash));
-        }
-    }
+/// What is computed of an item ahead of its turn.
+#[derive(Debug, Clone, Copy, Default)]
+struct Hashed {
+    fingerprint: u32,
+    /// Of its cells in the first [`FIRST_ROWS`] rows.
+    places: [usize; LANES],
 }
 
 /// Fingerprint and count of a cell.
