@@ -187,16 +187,22 @@ impl Random<'_> {
     /// How many of at most `most` trials miss before the first that hits with
     /// `chance`.
     fn misses(&mut self, chance: f64, most: u32) -> u32 {
-        // Where a hit comes soon, single draws are cheaper than the table of powers.
-        if chance > 1.0 / 16.0 || most < 8 {
-            return (0..most).find(|_| self.uniform() < chance).unwrap_or(most);
-        }
         // At least t trials miss with the chance (1 - chance)^t. So the greatest t
-        // for which that is above a uniform draw has the right distribution; it is
-        // put together from its binary digits.
+        // for which that is above a uniform draw has the right distribution.
         let drawn = self.uniform();
+        let miss = 1.0 - chance;
+        // Where a hit comes soon, counting up is the shortest way to it.
+        if chance > 1.0 / 16.0 || most < 8 {
+            let (mut misses, mut all_miss) = (0, miss);
+            while misses < most && all_miss > drawn {
+                misses += 1;
+                all_miss *= miss;
+            }
+            return misses;
+        }
+        // Else it is put together from its binary digits.
         let digits = u32::BITS - most.leading_zeros();
-        let mut powers = [1.0 - chance; u32::BITS as usize];
+        let mut powers = [miss; u32::BITS as usize];
         for digit in 1..digits as usize {
             powers[digit] = powers[digit - 1] * powers[digit - 1];
         }
