@@ -65,7 +65,8 @@ impl Keys {
             b"TOPK.RESERVE" => {
                 let numbers: Vec<_> = ["8", "7", "0.9"].map(|s| s.as_bytes().to_vec()).into();
                 let rest = if args.len() == 1 { &numbers } else { &args[1..] };
-                let [k, width, depth] = [&args[0], &rest[0], &rest[1]].map(number::<u32>);
+                let [k, width, depth] =
+                    [&args[0], &rest[0], &rest[1]].map(|arg| number::<u32>(arg));
                 let params = Params::new(k?, width?, depth?, real(&rest[2])?)?;
                 let Ok(topk) = TopK::new(params, Quota::UNLIMITED) else {
                     return Some(an_error());
@@ -208,7 +209,7 @@ fn pairs<N: FromStr + ToString>(args: &[Vec<u8>]) -> Option<Vec<(&[u8], N)>> {
 }
 
 /// A number as the server takes it: written the one shortest way.
-fn number<N: FromStr + ToString>(arg: &Vec<u8>) -> Option<N> {
+fn number<N: FromStr + ToString>(arg: &[u8]) -> Option<N> {
     let text = std::str::from_utf8(arg).ok()?;
     text.parse().ok().filter(|number: &N| number.to_string() == text)
 }

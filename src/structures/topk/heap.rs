@@ -169,9 +169,9 @@ impl Heap {
 impl PartialEq for Heap {
     /// Equal as stored, whatever numbers the items have.
     fn eq(&self, other: &Self) -> bool {
-        let stored = |entry: (u32, Option<&Item>)| {
-            entry.1.map(|item| (item.fingerprint, item.bytes.clone()))
-        };
-        *self.counts == *other.counts && self.entries().map(stored).eq(other.entries().map(stored))
+        fn stored((count, item): (u32, Option<&Item>)) -> (u32, Option<(u32, &[u8])>) {
+            (count, item.map(|item| (item.fingerprint, &*item.bytes)))
+        }
+        self.entries().map(stored).eq(other.entries().map(stored))
     }
 }

@@ -3,9 +3,9 @@
 //! Yang, Zhang, Li et al., "HeavyKeeper: an accurate algorithm for finding top-k
 //! elephant flows" (2019). An item has one cell in each row; a cell counts for one
 //! item at a time, known by its fingerprint, and other items that fall on it wear
-//! its count down with a chance that falls exponentially ([`decay`]). The largest of
+//! its count down with a chance that falls exponentially (`decay.rs`). The largest of
 //! an item's cells is its count; the k items with the largest ones are kept in a
-//! [`heap`].
+//! min-heap (`heap.rs`).
 //!
 //! Replies are RedisBloom's wherever no random draw decides, with these exceptions:
 //! counts stop at 2^32 - 1 where RedisBloom's start again at 0; items are whole,
@@ -172,6 +172,10 @@ impl TopK {
     /// # Errors
     ///
     /// [`OutOfMemory`] where the allocator has no room.
+    ///
+    /// # Panics
+    ///
+    /// Where `place` is not below k.
     pub fn restore(
         &mut self,
         place: u32,
