@@ -181,6 +181,7 @@ impl Header {
         let compressions = source.unsigned()?;
         require(i64::try_from(compressions).is_ok(), "negative number of compressions")?;
         let (weight, unmerged_weight) = (source.double()?, source.double()?);
+        require(weight.is_finite(), "merged weight")?;
         let buffered = if lone {
             require(weight == 0.0 && unmerged_weight == 1.0, "weight of a lone observation")?;
             0

@@ -263,24 +263,20 @@ fn replay(reads: Reads) -> usize {
         let cmd: Vec<_> = line["cmd"].as_array().unwrap().iter().map(bytes).collect();
         let Some(got) = replay.answer(&cmd, want) else { continue };
         replay.checked += 1;
-        let nan_is_beaten = name == "flaw-tdigest-nan-on-nonempty"
-            && normal(want).to_string().replace(&nan(), &two()) == got.to_string();
-        assert!(
-            nan_is_beaten || normal(want) == got,
-            "{section}: {}\nwant {want}\n     {}\ngot  {got}",
-            line["cmd"],
-            normal(want)
-        );
+        // NaN there, the maximum here.
+        let beaten = name == "flaw-tdigest-nan-on-nonempty";
+        let want = if beaten { replace_nan(normal(want)) } else { normal(want) };
+        assert_eq!(got, want, "{section}: {}", line["cmd"]);
     }
     replay.checked
 }
 
-fn nan() -> String {
-    double(f64::NAN).to_string()
-}
-
-fn two() -> String {
-    double(2.0).to_string()
+fn replace_nan(reply: Value) -> Value {
+    match reply {
+        Value::Array(items) => items.into_iter().map(replace_nan).collect(),
+        nan if nan == double(f64::NAN) => double(2.0),
+        other => other,
+    }
 }
 
 #[test]

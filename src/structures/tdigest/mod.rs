@@ -276,11 +276,14 @@ impl TDigest {
         len
     }
 
-    /// Merges the buffer into the centroids.
+    /// Merges the buffer, if there is one, into the centroids.
     pub(crate) fn compress(&mut self) {
-        if self.merged == self.used {
-            return;
+        if self.merged < self.used {
+            self.merge_buffer();
         }
+    }
+
+    fn merge_buffer(&mut self) {
         self.view.take();
         let mut centroids = std::mem::replace(&mut self.centroids, Buffer::empty());
         self.merged = self.compress_into(&mut centroids[..self.used]);
@@ -304,7 +307,8 @@ impl TDigest {
         let full = self.capacity() - 1;
         while centroids.len() > 0 {
             if self.used >= full {
-                self.compress();
+                // Also without a buffer: a loaded digest may be full of centroids.
+                self.merge_buffer();
             }
             let free = full - self.used;
             for (place, centroid) in

@@ -226,7 +226,7 @@ mod tests {
             signs: bool,
         ) {
             old.sort_by_key(|(mean, _)| *mean);
-            let mean = |m: u32| if signs && m % 3 == 0 { -0.0 * f64::from(m) } else { f64::from(m) };
+            let mean = |m: u32| if signs && m.is_multiple_of(3) { -0.0 * f64::from(m) } else { f64::from(m) };
             let mut all: Vec<_> =
                 old.iter().map(|(m, weight)| Centroid { mean: f64::from(*m), weight: *weight }).collect();
             all.extend(new.iter().map(|m| Centroid { mean: mean(*m), weight: 1 }));
