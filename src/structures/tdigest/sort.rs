@@ -26,13 +26,16 @@ pub(super) fn order(centroids: &mut [Centroid], merged: usize, single: bool) {
 /// equal means matters, or there is no memory to work in.
 fn merge_singles(centroids: &mut [Centroid], merged: usize) -> bool {
     let (old, new) = centroids.split_at(merged);
+    if !strictly_ordered(old) {
+        return false;
+    }
     let mut values = Vec::new();
     if values.try_reserve_exact(new.len()).is_err() {
         return false;
     }
     values.extend(new.iter().map(|centroid| centroid.mean));
     values.sort_unstable_by(f64::total_cmp);
-    if ties_matter(old, &values) {
+    if zeros_differ(&values) || any_tied(old, &values) {
         return false;
     }
     // From the back, so that no old centroid is overwritten before it has moved.
@@ -50,29 +53,32 @@ fn merge_singles(centroids: &mut [Centroid], merged: usize) -> bool {
     true
 }
 
-/// Whether `old` and the values of weight 1 hold two equal means that can be told
-/// apart, by weight or as the two zeros; or `old` is not in order.
-fn ties_matter(old: &[Centroid], values: &[f64]) -> bool {
-    let both_zeros = |pair: &[f64]| pair[0] == pair[1] && pair[0].to_bits() != pair[1].to_bits();
-    if values.windows(2).any(both_zeros) {
-        return true;
-    }
-    let mut rest = values;
-    for (i, centroid) in old.iter().enumerate() {
-        if let Some(next) = old.get(i + 1) {
-            let same =
-                next.weight == centroid.weight && next.mean.to_bits() == centroid.mean.to_bits();
-            if !(centroid.mean < next.mean || same) {
-                return true;
-            }
-        }
-        rest = &rest[rest.partition_point(|value| *value < centroid.mean)..];
-        let tied = rest.first().filter(|value| **value == centroid.mean);
-        if tied.is_some_and(|v| centroid.weight != 1 || v.to_bits() != centroid.mean.to_bits()) {
-            return true;
-        }
-    }
-    false
+/// Whether the order of `centroids` is the only one, up to exchanges of the same
+/// centroid with itself.
+fn strictly_ordered(centroids: &[Centroid]) -> bool {
+    let ordered = |pair: &[Centroid]| {
+        let [a, b] = [pair[0], pair[1]];
+        a.mean < b.mean || (a.mean.to_bits() == b.mean.to_bits() && a.weight == b.weight)
+    };
+    centroids.windows(2).all(ordered)
+}
+
+/// Whether `values`, which are in order, hold zeros of both signs.
+fn zeros_differ(values: &[f64]) -> bool {
+    values.windows(2).any(|pair| pair[0] == pair[1] && pair[0].to_bits() != pair[1].to_bits())
+}
+
+/// Whether a centroid has the mean of one of the `values`, and can be told from a
+/// centroid of weight 1 with that value. Both are in order.
+fn any_tied(centroids: &[Centroid], mut values: &[f64]) -> bool {
+    centroids.iter().any(|centroid| {
+        let below = values.partition_point(|value| *value < centroid.mean);
+        values = &values[below..];
+        values.first().is_some_and(|value| {
+            *value == centroid.mean
+                && (centroid.weight != 1 || value.to_bits() != centroid.mean.to_bits())
+        })
+    })
 }
 
 /// RedisBloom's sort: a quicksort with the median of three and a three-way
