@@ -45,6 +45,11 @@ impl Ctx<'_> {
         Self { raw, call: PhantomData }
     }
 
+    /// Follows the server's snapshots, so that values know what they are saved for.
+    pub fn watch_snapshots(self) {
+        super::state::watch_snapshots(self.raw);
+    }
+
     /// Gives the log lines of this module its name.
     pub fn name_log_lines(self) {
         // SAFETY: a context of a load under way.

@@ -27,7 +27,7 @@ pub use key::{Key, KeyMut, Keys, Native, TypeHandle, WrongType};
 pub use load::{Ctx, LoadFailure};
 pub use log::{Level, install_panic_hook, log};
 pub use setting::{Rejection, Setting};
-pub use state::{memory_headroom, must_follow, random_u64};
+pub use state::{memory_headroom, must_follow, random_u64, saves_snapshot};
 pub use tally::{Measure, Tally};
 
 /// What callbacks answer when all went well.
