@@ -98,7 +98,7 @@ pub fn load(source: &mut impl Source, version: i32) -> Result<TopK, LoadError> {
     require(size == Some(cells.len() as u64), "number of cells")?;
     let heap = source.string()?;
     let (entries, rest) = heap.as_chunks::<ENTRY>();
-    require(entries.len() as u64 == k.into() && rest.is_empty(), "number of heap entries")?;
+    require(entries.len() as u64 == u64::from(k) && rest.is_empty(), "number of heap entries")?;
 
     let cells = Buffer::from_bytes(cells).ok_or(LoadError::OutOfMemory)?;
     let draws = entries.first().map_or(0, |entry| word(entry, 20));
