@@ -13,6 +13,7 @@ use crate::codec::chunks::ChunkError;
 use crate::config::{self, Layout};
 use crate::host::spec::Spec;
 use crate::host::{Args, Call, Command, Keys, Level, Output, StringRef, log};
+use crate::metrics;
 use crate::structures::BATCH;
 use crate::structures::bloom::{CreateError, Filter, Insertion, Params, Refusal};
 use crate::structures::quota::{Growth, Quota};
@@ -88,7 +89,9 @@ impl Command for Add {
         if added == Ok(true) {
             filter.changed(ADDED);
             out.replicate();
+            metrics::BLOOM.added(1);
         }
+        metrics::BLOOM.refused(added.is_err().into());
         reply_insertion(&mut out, added);
         Ok(())
     }
@@ -184,7 +187,9 @@ impl Command for Exists {
     fn run(call: Call<'_>) -> Result<(), Error> {
         let Call { args, keys, mut out } = call;
         let filter = keys.read::<Filter>(args.string(1)).unwrap_or(None);
-        out.bool(filter.is_some_and(|filter| filter.contains(args.bytes(2))));
+        let found = filter.is_some_and(|filter| filter.contains(args.bytes(2)));
+        metrics::BLOOM.looked_up(1, found.into());
+        out.bool(found);
         Ok(())
     }
 }
@@ -205,13 +210,18 @@ impl Command for MExists {
             (0..items.len()).for_each(|_| out.bool(false));
             return Ok(());
         };
+        let mut hits = 0;
         items.batches::<BATCH>(|batch| {
             let mut found = [false; BATCH];
             let found = &mut found[..batch.len()];
             filter.contains_batch(batch, found);
-            found.iter().for_each(|found| out.bool(*found));
+            for found in found {
+                hits += u64::from(*found);
+                out.bool(*found);
+            }
             true
         });
+        metrics::BLOOM.looked_up(items.len() as u64, hits);
         Ok(())
     }
 }
@@ -457,7 +467,7 @@ fn insert_all(
     } else {
         out.array_begin();
     }
-    let (mut done, mut changed) = (0, false);
+    let (mut done, mut added, mut refused) = (0, 0, 0);
     // The items that a replica is to see, where not all of them: one that was
     // refused here for want of memory must not be added there.
     let mut accepted: Option<Vec<StringRef<'_>>> = None;
@@ -467,7 +477,8 @@ fn insert_all(
         let quota = |growth| limits::allows(&out, growth);
         let count = filter.insert_batch(batch, Quota::new(&quota), outcomes);
         for outcome in &outcomes[..count] {
-            changed |= *outcome == Ok(true);
+            added += u64::from(*outcome == Ok(true));
+            refused += u64::from(outcome.is_err());
             if *outcome == Err(Refusal::CannotGrow) {
                 accepted.get_or_insert_with(|| items.take(done).iter().collect());
             } else if let Some(accepted) = &mut accepted {
@@ -481,7 +492,9 @@ fn insert_all(
     if !scaling {
         out.array_end(done);
     }
-    if changed {
+    metrics::BLOOM.added(added);
+    metrics::BLOOM.refused(refused);
+    if added > 0 {
         filter.changed(ADDED);
         match accepted {
             None => out.replicate(),

@@ -22,7 +22,7 @@ impl fmt::Display for LoadFailure {
     }
 }
 
-fn check(status: c_int, what: &str, name: &CStr) -> Result<(), LoadFailure> {
+pub(super) fn check(status: c_int, what: &str, name: &CStr) -> Result<(), LoadFailure> {
     if status == OK {
         return Ok(());
     }
@@ -54,6 +54,10 @@ impl Ctx<'_> {
     pub fn name_log_lines(self) {
         // SAFETY: a context of a load under way.
         unsafe { super::log::name_lines(self.raw) };
+    }
+
+    pub(super) fn raw(self) -> *mut raw::RedisModuleCtx {
+        self.raw
     }
 
     /// Makes a broken RDB stream fail the load instead of ending the process.
