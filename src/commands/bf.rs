@@ -7,6 +7,7 @@ use super::limits;
 use super::parse::Options;
 use super::table::bf as table;
 use super::text::general;
+use super::warn;
 use crate::codec::LoadError;
 use crate::codec::bloom as codec;
 use crate::codec::chunks::ChunkError;
@@ -84,6 +85,7 @@ impl Command for Add {
         let Call { args, mut keys, mut out } = call;
         let key = args.string(1);
         let mut filter = keys.write_or_create(key, || created(&mut out, key, default_params()))?;
+        let layers = filter.layers();
         let added =
             filter.insert(args.bytes(2), Quota::new(&|growth| limits::allows(&out, growth)));
         if added == Ok(true) {
@@ -92,6 +94,7 @@ impl Command for Add {
             metrics::BLOOM.added(1);
         }
         metrics::BLOOM.refused(added.is_err().into());
+        warn_of(&filter, key, layers, added == Err(Refusal::Full));
         reply_insertion(&mut out, added);
         Ok(())
     }
@@ -461,6 +464,7 @@ fn insert_all(
 ) -> Result<(), Error> {
     let mut filter = keys.write_or_create(key, || created(&mut out, key, params()))?;
     let scaling = filter.expansion().is_some();
+    let layers = filter.layers();
     // Only a non-scaling filter can end the reply early.
     if scaling {
         out.array(items.len());
@@ -494,6 +498,7 @@ fn insert_all(
     }
     metrics::BLOOM.added(added);
     metrics::BLOOM.refused(refused);
+    warn_of(&filter, key, layers, !scaling && refused > 0);
     if added > 0 {
         filter.changed(ADDED);
         match accepted {
@@ -502,6 +507,24 @@ fn insert_all(
         }
     }
     Ok(())
+}
+
+/// Layers from which on a filter was probably made without the capacity it needs.
+const MANY_LAYERS: u64 = 8;
+
+/// Warns of filters that work worse than their makers expect. `layers` is their
+/// number before the command.
+fn warn_of(filter: &Filter, key: StringRef<'_>, layers: u64, full: bool) {
+    if full {
+        warn::about(key.bytes(), "is full and does not scale: new items are refused");
+    } else if filter.layers() > layers.max(MANY_LAYERS - 1) {
+        let text = format!(
+            "has grown to {} layers, each of which a look-up visits; \
+             reserve it for the number of items that it is to hold",
+            filter.layers()
+        );
+        warn::about(key.bytes(), &text);
+    }
 }
 
 fn reply_insertion(out: &mut Output<'_>, insertion: Insertion) {
