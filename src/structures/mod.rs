@@ -11,6 +11,7 @@ pub mod hash;
 pub mod prefetch;
 pub mod quota;
 pub mod tdigest;
+pub mod thin;
 pub mod topk;
 
 /// Items that many-item operations work on at a time.

@@ -1,1 +1,3 @@
 //! The two layouts of a chain's bits.
+
+pub mod blocked;
