@@ -51,40 +51,58 @@ impl Hash {
     }
 }
 
-/// Items of a batch that still have to be looked for, by their place in it.
-#[derive(Clone, Copy)]
-pub(super) struct Pending {
-    place: [u8; BATCH],
-    len: usize,
-}
+/// Some of the items of a batch, a bit for each.
+///
+/// A list of places would do too, but compacting it without branches stores to
+/// addresses that depend on the tests before, and processors then wait with the
+/// next load: the tests of a batch would run one after another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Places(u32);
 
-impl Pending {
-    /// The items from `start` to before `end`, at most [`BATCH`].
+const _: () = assert!(BATCH == u32::BITS as usize);
+
+impl Places {
+    /// None.
+    pub(super) const NONE: Self = Self(0);
+
+    /// The places from `start` to before `end`, at most [`BATCH`].
     pub(super) fn range(start: usize, end: usize) -> Self {
-        let len = end.min(BATCH).saturating_sub(start);
-        Self { place: std::array::from_fn(|i| (start + i) as u8), len }
+        let below = |end: usize| if end >= BATCH { u32::MAX } else { (1 << end) - 1 };
+        Self(below(end) & !below(start))
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.len == 0
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
     }
 
+    pub(super) fn contains(self, place: usize) -> bool {
+        self.0 >> (place % BATCH) & 1 == 1
+    }
+
+    pub(super) fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub(super) fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Calls `run` with each place, which is below [`BATCH`].
     #[inline(always)]
-    fn iter(&self) -> impl Iterator<Item = usize> {
-        // The modulus spares the bounds checks of arrays of `BATCH`.
-        self.place.iter().take(self.len).map(|&place| usize::from(place) % BATCH)
-    }
-
-    /// Keeps the items for which `keeps` holds; without a branch.
-    #[inline(always)]
-    fn retain(&mut self, mut keeps: impl FnMut(usize) -> bool) {
-        let mut kept = 0;
-        for i in 0..self.len.min(BATCH) {
-            let place = self.place[i];
-            self.place[kept] = place;
-            kept += usize::from(keeps(usize::from(place) % BATCH));
+    fn each(self, mut run: impl FnMut(usize)) {
+        let mut rest = self.0;
+        while rest != 0 {
+            run(rest.trailing_zeros() as usize % BATCH);
+            rest &= rest - 1;
         }
-        self.len = kept;
+    }
+
+    /// The places for which `keeps` holds; without a branch on it.
+    #[inline(always)]
+    fn filter(self, mut keeps: impl FnMut(usize) -> bool) -> Self {
+        let mut kept = 0;
+        self.each(|place| kept |= u32::from(keeps(place)) << place);
+        Self(kept)
     }
 }
 
@@ -121,32 +139,32 @@ pub(super) enum ViewMut<'a> {
     Lines(Lined<&'a mut [Line]>),
 }
 
+/// Bits of a slice where `len` words are cut into `probes` slices.
+#[inline(always)]
+pub(super) fn slice_of(len: usize, probes: u8) -> u64 {
+    // At least 1 of each, by `sizing` and `Shape::is_plausible`.
+    len as u64 * 64 / u64::from(probes.max(1))
+}
+
 impl<W> Free<W> {
     #[inline(always)]
-    pub(super) fn new(words: W, len: usize, probes: u8) -> Self {
-        // The divisor is at least 1 by `Shape::is_plausible` and `sizing`.
-        let slice = (len as u64 * 64) / u64::from(probes.max(1));
+    pub(super) fn new(words: W, slice: u64, probes: u8) -> Self {
         Self { words, slice, probes: probes.into() }
     }
 
-    /// The bits of an item: in each slice one, by the multiplication of 32 random
-    /// bits with the slice's length (Lemire 2019; the bias is below 2^-13, as the
-    /// slices of our layers are below 2^19 bits).
+    /// The bits of an item in the slices from `4 * group` on, of which there may be
+    /// fewer than four: one in each, by the multiplication of 32 random bits with
+    /// the slice's length (Lemire 2019; the bias is below 2^-13, as the slices of
+    /// our layers are below 2^19 bits).
     #[inline(always)]
-    fn bits(&self, hash: Hash, group: usize) -> impl Iterator<Item = usize> + use<W> {
-        let (slice, first) = (self.slice, group * 4);
+    fn bits(&self, hash: Hash, group: usize) -> [usize; 4] {
         let x = hash.word(2 * group as u64);
         let y = hash.word(2 * group as u64 + 1);
         let draws = [x & 0xffff_ffff, x >> 32, y & 0xffff_ffff, y >> 32];
-        let here = self.probes.saturating_sub(first).min(4);
-        (0..here).map(move |i| {
-            let within = (draws[i] * slice) >> 32;
-            ((first + i) as u64 * slice + within) as usize
+        let start = 4 * group as u64 * self.slice;
+        std::array::from_fn(|i| {
+            (start + i as u64 * self.slice + (draws[i] * self.slice >> 32)) as usize
         })
-    }
-
-    fn groups(&self) -> usize {
-        self.probes.div_ceil(4)
     }
 }
 
@@ -155,10 +173,30 @@ impl Free<&[u64]> {
     /// takes a second group.
     #[inline(always)]
     fn contains(&self, hash: Hash) -> bool {
-        (0..self.groups()).all(|group| {
+        let test = |bit: usize| self.words[bit / 64] >> (bit % 64);
+        for group in 0..self.probes / 4 {
             let bits = self.bits(hash, group);
-            bits.fold(u64::MAX, |all, bit| all & self.words[bit / 64] >> (bit % 64)) & 1 == 1
-        })
+            if bits.iter().fold(1, |all, &bit| all & test(bit)) == 0 {
+                return false;
+            }
+        }
+        let (group, rest) = (self.probes / 4, self.probes % 4);
+        rest == 0 || self.bits(hash, group)[..rest].iter().fold(1, |all, &bit| all & test(bit)) == 1
+    }
+}
+
+impl Free<&[u64]> {
+    /// Those of `items` that have all their bits set.
+    fn filter(&self, hashes: &Hashes, items: Places) -> Places {
+        if self.probes < 3 {
+            return items.filter(|i| self.contains(hashes[i]));
+        }
+        let test = |bit: usize| self.words[bit / 64] >> (bit % 64);
+        let left = items.filter(|i| {
+            let [a, b, c, _] = self.bits(hashes[i], 0);
+            test(a) & test(b) & test(c) & 1 == 1
+        });
+        left.filter(|i| self.contains(hashes[i]))
     }
 }
 
@@ -166,8 +204,9 @@ impl Free<&mut [u64]> {
     #[inline(always)]
     fn insert(&mut self, hash: Hash) -> bool {
         let mut new = 0;
-        for group in 0..self.groups() {
-            for bit in self.bits(hash, group) {
+        for group in 0..self.probes.div_ceil(4) {
+            let here = (self.probes - 4 * group).min(4);
+            for &bit in &self.bits(hash, group)[..here] {
                 let (word, mask) = (&mut self.words[bit / 64], 1 << (bit % 64));
                 new |= !*word & mask;
                 *word |= mask;
@@ -175,6 +214,25 @@ impl Free<&mut [u64]> {
         }
         new != 0
     }
+}
+
+/// Calls `$run` with the number of probes as a constant, so that its loop over them
+/// is unrolled: that is a third of the time of a batch whose lines are in the cache.
+macro_rules! with_constant_probes {
+    ($probes:expr, $run:ident($($argument:expr),*)) => {
+        match $probes {
+            1 => $run::<1>($($argument),*),
+            2 => $run::<2>($($argument),*),
+            3 => $run::<3>($($argument),*),
+            4 => $run::<4>($($argument),*),
+            5 => $run::<5>($($argument),*),
+            6 => $run::<6>($($argument),*),
+            7 => $run::<7>($($argument),*),
+            8 => $run::<8>($($argument),*),
+            9 => $run::<9>($($argument),*),
+            _ => $run::<10>($($argument),*),
+        }
+    };
 }
 
 impl<L> Lined<L> {
@@ -190,60 +248,86 @@ impl<L> Lined<L> {
         let within = (draw * u128::from(self.lines)) >> 64;
         (region * self.lines + within as u64) as usize
     }
-
-    /// The bits of an item in its line of `region`, nine bits of the hash for each:
-    /// of the word after the one that chose the line, then of the low bits of that.
-    #[inline(always)]
-    fn bits(&self, hash: Hash, region: u64) -> impl Iterator<Item = usize> + use<L> {
-        let (own, shared) = (hash.word(2 * region + 1), hash.word(2 * region));
-        let spare = self.probes.saturating_sub(PROBES_IN_A_WORD);
-        let nine = |word: u64, i: usize| (word >> (9 * i)) as usize & 511;
-        let first = (0..self.probes.min(PROBES_IN_A_WORD)).map(move |i| nine(own, i));
-        first.chain((0..spare).map(move |i| nine(shared, i)))
-    }
 }
 
-impl Lined<&[Line]> {
-    #[inline(always)]
-    fn line_contains(&self, hash: Hash, region: u64) -> bool {
-        let Line(words) = &self.all[self.line(hash, region)];
-        let bits = self.bits(hash, region);
-        bits.fold(u64::MAX, |all, bit| all & words[bit / 64] >> (bit % 64)) & 1 == 1
-    }
-
-    /// Line by line: the next lines are asked for, of the items that are left, when
-    /// the present ones are done.
-    fn retain_present(&self, hashes: &Hashes, items: &mut Pending) {
-        for region in 0..self.regions {
-            if region > 0 {
-                for i in items.iter() {
-                    prefetch(self.all, self.line(hashes[i], region));
-                }
-            }
-            items.retain(|i| self.line_contains(hashes[i], region));
-            if items.is_empty() {
-                return;
-            }
-        }
-    }
+/// Bit `i` of an item in its line of `region`: nine bits of the hash, of the word
+/// after the one that chose the line, then of the low bits of that.
+#[inline(always)]
+fn bit_in_line(hash: Hash, region: u64, i: usize) -> usize {
+    let bits = match i.checked_sub(PROBES_IN_A_WORD) {
+        None => hash.word(2 * region + 1) >> (9 * i),
+        Some(i) => hash.word(2 * region) >> (9 * i),
+    };
+    (bits & 511) as usize
 }
 
-impl Lined<&mut [Line]> {
-    #[inline(always)]
-    fn insert(&mut self, hash: Hash) -> bool {
-        let mut new = 0;
-        for region in 0..self.regions {
-            let bits = self.bits(hash, region);
-            let number = self.line(hash, region);
-            let Line(words) = &mut self.all[number];
-            for bit in bits {
-                let (word, mask) = (&mut words[bit / 64], 1 << (bit % 64));
-                new |= !*word & mask;
-                *word |= mask;
-            }
-        }
-        new != 0
+#[inline(always)]
+fn test_line<const PROBES: usize>(line: &Line, hash: Hash, region: u64) -> bool {
+    let mut all = 1;
+    for i in 0..PROBES {
+        let bit = bit_in_line(hash, region, i);
+        all &= line.0[bit / 64] >> (bit % 64);
     }
+    all == 1
+}
+
+#[inline(always)]
+fn set_line<const PROBES: usize>(line: &mut Line, hash: Hash, region: u64) -> bool {
+    let mut new = 0;
+    for i in 0..PROBES {
+        let bit = bit_in_line(hash, region, i);
+        let (word, mask) = (&mut line.0[bit / 64], 1 << (bit % 64));
+        new |= !*word & mask;
+        *word |= mask;
+    }
+    new != 0
+}
+
+#[inline(always)]
+fn contains_in_lines<const PROBES: usize>(lined: &Lined<&[Line]>, hash: Hash) -> bool {
+    test_line::<PROBES>(&lined.all[lined.line(hash, 0)], hash, 0)
+        && (1..lined.regions)
+            .all(|region| test_line::<PROBES>(&lined.all[lined.line(hash, region)], hash, region))
+}
+
+#[inline(always)]
+fn insert_into_lines<const PROBES: usize>(lined: &mut Lined<&mut [Line]>, hash: Hash) -> bool {
+    let mut new = false;
+    for region in 0..lined.regions {
+        let number = lined.line(hash, region);
+        new |= set_line::<PROBES>(&mut lined.all[number], hash, region);
+    }
+    new
+}
+
+/// Those of `items` that have all their bits set. Line by line: the next lines are
+/// asked for, of the items that are left, when the present ones are done.
+fn filter_by_lines<const PROBES: usize>(
+    lined: &Lined<&[Line]>,
+    hashes: &Hashes,
+    items: Places,
+) -> Places {
+    let test = |i: usize, region: u64| {
+        let hash: Hash = hashes[i];
+        test_line::<PROBES>(&lined.all[lined.line(hash, region)], hash, region)
+    };
+    // Most items of most layers are absent, and three probes tell seven in eight.
+    let mut left = items.filter(|i| {
+        let line = &lined.all[lined.line(hashes[i], 0)];
+        match PROBES {
+            1 => test_line::<1>(line, hashes[i], 0),
+            2 => test_line::<2>(line, hashes[i], 0),
+            _ => test_line::<3>(line, hashes[i], 0),
+        }
+    });
+    if PROBES > 3 {
+        left = left.filter(|i| test(i, 0));
+    }
+    for region in 1..lined.regions {
+        left.each(|i| prefetch(lined.all, lined.line(hashes[i], region)));
+        left = left.filter(|i| test(i, region));
+    }
+    left
 }
 
 impl View<'_> {
@@ -252,18 +336,19 @@ impl View<'_> {
     pub(super) fn contains(&self, hash: Hash) -> bool {
         match self {
             Self::Free(free) => free.contains(hash),
-            Self::Lines(lined) => (0..lined.regions).all(|i| lined.line_contains(hash, i)),
+            Self::Lines(lined) => {
+                with_constant_probes!(lined.probes, contains_in_lines(lined, hash))
+            }
         }
     }
 
     /// Asks for the first lines of `items`, where the layer is large.
-    pub(super) fn prefetch_first(&self, hashes: &Hashes, items: &Pending) {
+    #[inline(always)]
+    pub(super) fn prefetch_first(&self, hashes: &Hashes, items: Places) {
         if let Self::Lines(lined) = self
             && size_of_val(lined.all) >= WORTH_PREFETCHING
         {
-            for i in items.iter() {
-                prefetch(lined.all, lined.line(hashes[i], 0));
-            }
+            items.each(|i| prefetch(lined.all, lined.line(hashes[i], 0)));
         }
     }
 
@@ -279,18 +364,14 @@ impl View<'_> {
         }
     }
 
-    /// Takes the items that are present out of `items` and marks them in `found`.
-    pub(super) fn find(&self, hashes: &Hashes, items: &mut Pending, found: &mut [bool; BATCH]) {
-        let mut present = *items;
+    /// Those of `items` that have all their bits set.
+    #[inline(always)]
+    pub(super) fn filter(&self, hashes: &Hashes, items: Places) -> Places {
         match self {
-            Self::Free(free) => present.retain(|i| free.contains(hashes[i])),
-            Self::Lines(lined) => lined.retain_present(hashes, &mut present),
-        }
-        if !present.is_empty() {
-            for i in present.iter() {
-                found[i] = true;
+            Self::Free(free) => free.filter(hashes, items),
+            Self::Lines(lined) => {
+                with_constant_probes!(lined.probes, filter_by_lines(lined, hashes, items))
             }
-            items.retain(|i| !found[i]);
         }
     }
 
@@ -310,18 +391,36 @@ impl ViewMut<'_> {
     pub(super) fn insert(&mut self, hash: Hash) -> bool {
         match self {
             Self::Free(free) => free.insert(hash),
-            Self::Lines(lined) => lined.insert(hash),
+            Self::Lines(lined) => {
+                with_constant_probes!(lined.probes, insert_into_lines(lined, hash))
+            }
         }
     }
 }
 
-/// The memory of a layer's bits.
+/// The bits of a layer outside the chain's block, and how they are found.
 #[derive(Debug, PartialEq)]
 pub enum Bits {
     /// Of a layer without lines.
-    Words(Buffer<u64>),
+    Words {
+        /// The bits.
+        words: Buffer<u64>,
+        /// Bits of a slice.
+        slice: u32,
+        /// Bits of an item.
+        probes: u8,
+    },
     /// Of a layer of lines.
-    Lines(Buffer<Line>),
+    Lines {
+        /// The bits.
+        all: Buffer<Line>,
+        /// Lines of a region.
+        lines: u32,
+        /// Lines of an item.
+        regions: u8,
+        /// Bits of an item in one of its lines.
+        probes: u8,
+    },
 }
 
 impl Bits {
@@ -330,13 +429,18 @@ impl Bits {
     /// # Errors
     ///
     /// [`OutOfMemory`].
-    pub(super) fn zeroed(shape: Shape) -> Result<Self, OutOfMemory> {
-        let len = |count: u64| usize::try_from(count).map_err(|_| OutOfMemory);
+    fn zeroed(shape: Shape) -> Result<Self, OutOfMemory> {
         match shape {
-            Shape::Free { words, .. } => Ok(Self::Words(Buffer::zeroed(len(words)?)?)),
-            Shape::Lines { lines, regions, .. } => {
-                let all = lines.checked_mul(regions.into()).ok_or(OutOfMemory)?;
-                Ok(Self::Lines(Buffer::zeroed(len(all)?)?))
+            Shape::Free { words, probes } => {
+                let words = Buffer::zeroed(usize::try_from(words).map_err(|_| OutOfMemory)?)?;
+                let slice =
+                    u32::try_from(slice_of(words.len(), probes)).map_err(|_| OutOfMemory)?;
+                Ok(Self::Words { words, slice, probes })
+            }
+            Shape::Lines { lines, regions, probes } => {
+                let lines = u32::try_from(lines).map_err(|_| OutOfMemory)?;
+                let all = (lines as usize).checked_mul(regions.into()).ok_or(OutOfMemory)?;
+                Ok(Self::Lines { all: Buffer::zeroed(all)?, lines, regions, probes })
             }
         }
     }
@@ -344,67 +448,62 @@ impl Bits {
     /// The bits as stored.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
-            Self::Words(words) => words.as_bytes(),
-            Self::Lines(lines) => lines.as_bytes(),
+            Self::Words { words, .. } => words.as_bytes(),
+            Self::Lines { all, .. } => all.as_bytes(),
         }
     }
 
     /// As [`as_bytes`](Self::as_bytes), to write into.
     pub fn as_bytes_mut(&mut self) -> &mut [u8] {
         match self {
-            Self::Words(words) => words.as_bytes_mut(),
-            Self::Lines(lines) => lines.as_bytes_mut(),
+            Self::Words { words, .. } => words.as_bytes_mut(),
+            Self::Lines { all, .. } => all.as_bytes_mut(),
         }
     }
 
-    fn try_clone(&self) -> Result<Self, OutOfMemory> {
-        match self {
-            Self::Words(words) => Ok(Self::Words(words.try_clone()?)),
-            Self::Lines(lines) => Ok(Self::Lines(lines.try_clone()?)),
+    fn shape(&self) -> Shape {
+        match *self {
+            Self::Words { ref words, probes, .. } => {
+                Shape::Free { words: words.len() as u64, probes }
+            }
+            Self::Lines { lines, regions, probes, .. } => {
+                Shape::Lines { lines: lines.into(), regions, probes }
+            }
         }
     }
 }
 
-/// A layer with memory of its own.
+/// A layer outside the chain's block.
 #[derive(Debug, PartialEq)]
 pub(super) struct Layer {
     pub(super) bits: Bits,
     pub(super) capacity: u64,
     pub(super) size: u64,
-    /// Lines of a region; 0 without lines.
-    lines: u64,
-    regions: u8,
-    probes: u8,
 }
 
 impl Layer {
     pub(super) fn new(shape: Shape, capacity: u64) -> Result<Self, OutOfMemory> {
-        let bits = Bits::zeroed(shape)?;
-        let (lines, regions, probes) = match shape {
-            Shape::Free { probes, .. } => (0, 0, probes),
-            Shape::Lines { lines, regions, probes } => (lines, regions, probes),
-        };
-        Ok(Self { bits, capacity, size: 0, lines, regions, probes })
+        Ok(Self { bits: Bits::zeroed(shape)?, capacity, size: 0 })
     }
 
     pub(super) fn try_clone(&self) -> Result<Self, OutOfMemory> {
-        Ok(Self { bits: self.bits.try_clone()?, ..*self })
+        let mut copy = Self { bits: Bits::zeroed(self.shape())?, ..*self };
+        copy.bits.as_bytes_mut().copy_from_slice(self.bits.as_bytes());
+        Ok(copy)
     }
 
     pub(super) fn shape(&self) -> Shape {
-        let Self { lines, regions, probes, .. } = *self;
-        match &self.bits {
-            Bits::Words(words) => Shape::Free { words: words.len() as u64, probes },
-            Bits::Lines(_) => Shape::Lines { lines, regions, probes },
-        }
+        self.bits.shape()
     }
 
     #[inline(always)]
     pub(super) fn view(&self) -> View<'_> {
         match &self.bits {
-            Bits::Words(words) => View::Free(Free::new(&**words, words.len(), self.probes)),
-            Bits::Lines(all) => {
-                View::Lines(Lined::new(all, self.lines, self.regions, self.probes))
+            Bits::Words { words, slice, probes } => {
+                View::Free(Free::new(words, (*slice).into(), *probes))
+            }
+            Bits::Lines { all, lines, regions, probes } => {
+                View::Lines(Lined::new(all, (*lines).into(), *regions, *probes))
             }
         }
     }
@@ -412,12 +511,11 @@ impl Layer {
     #[inline(always)]
     pub(super) fn view_mut(&mut self) -> ViewMut<'_> {
         match &mut self.bits {
-            Bits::Words(words) => {
-                let len = words.len();
-                ViewMut::Free(Free::new(&mut **words, len, self.probes))
+            Bits::Words { words, slice, probes } => {
+                ViewMut::Free(Free::new(words, (*slice).into(), *probes))
             }
-            Bits::Lines(all) => {
-                ViewMut::Lines(Lined::new(all, self.lines, self.regions, self.probes))
+            Bits::Lines { all, lines, regions, probes } => {
+                ViewMut::Lines(Lined::new(all, (*lines).into(), *regions, *probes))
             }
         }
     }

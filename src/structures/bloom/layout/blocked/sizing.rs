@@ -83,7 +83,7 @@ impl Shape {
             Self::Lines { lines, regions, probes } => {
                 (1..=MOST_PROBES_IN_A_LINE).contains(&probes)
                     && (1..=MOST_REGIONS).contains(&regions)
-                    && lines >= 1
+                    && (1..=u64::from(u32::MAX)).contains(&lines)
             }
         };
         // 256 bits an item are more than the strictest rate takes.
@@ -227,6 +227,9 @@ fn lines(capacity: u64, budget: f64, regions: u8, limit: f64) -> Option<Shape> {
     let (load, probes) = loads.max_by(|a, b| a.0.total_cmp(&b.0))?;
     let lines = (capacity as f64 / load) as u64 + 1;
     let shape = Shape::Lines { lines, regions, probes };
+    if lines > u32::MAX.into() {
+        return None;
+    }
     (shape.bytes() as f64 + LINE_BYTES as f64 <= limit).then_some(shape)
 }
 
