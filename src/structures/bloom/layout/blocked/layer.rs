@@ -163,7 +163,7 @@ impl<W> Free<W> {
         let draws = [x & 0xffff_ffff, x >> 32, y & 0xffff_ffff, y >> 32];
         let start = 4 * group as u64 * self.slice;
         std::array::from_fn(|i| {
-            (start + i as u64 * self.slice + (draws[i] * self.slice >> 32)) as usize
+            (start + i as u64 * self.slice + ((draws[i] * self.slice) >> 32)) as usize
         })
     }
 }

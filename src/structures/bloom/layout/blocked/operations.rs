@@ -4,7 +4,7 @@
 
 use super::super::super::{Insertion, Refusal};
 use super::layer::{Free, Hash, Hashes, Layer, Places, View, ViewMut, slice_of};
-use super::{Chain, sizing};
+use super::{Chain, Node, sizing};
 use crate::structures::BATCH;
 use crate::structures::buffer::OutOfMemory;
 use crate::structures::quota::Quota;
@@ -14,16 +14,24 @@ impl Chain {
     #[inline]
     pub fn contains(&self, item: &[u8]) -> bool {
         let hash = Hash::of(item, self.seed());
-        if let Some(newest) = self.further().next() {
-            newest.view().prefetch_all(hash);
+        let mut next = self.0.head().newest.as_deref();
+        if let Some(newest) = next {
+            newest.layer.view().prefetch_all(hash);
         }
-        self.views().any(|view| view.contains(hash))
+        while let Some(Node { layer, older }) = next {
+            if layer.view().contains(hash) {
+                return true;
+            }
+            next = older.as_deref();
+        }
+        self.inline().is_some_and(|first| first.contains(hash))
     }
 
     /// As [`contains`](Self::contains) for each of `items`, into the same places of
     /// `found`; what is longer of the two is left alone.
     pub fn contains_batch(&self, items: &[&[u8]], found: &mut [bool]) {
-        for (items, found) in items.chunks(BATCH).zip(found.chunks_mut(BATCH)) {
+        let size = batch_size(items.len());
+        for (items, found) in items.chunks(size).zip(found.chunks_mut(size)) {
             let hashes = self.hash(items);
             let present = find(self.views(), &hashes, Places::range(0, items.len()));
             for (place, found) in found.iter_mut().take(items.len()).enumerate() {
@@ -80,7 +88,8 @@ impl Chain {
         out: &mut [Insertion],
     ) -> usize {
         let (mut done, mut stuck) = (0, false);
-        for (items, out) in items.chunks(BATCH).zip(out.chunks_mut(BATCH)) {
+        let size = batch_size(items.len());
+        for (items, out) in items.chunks(size).zip(out.chunks_mut(size)) {
             let len = items.len().min(out.len());
             let here = self.insert_chunk(&items[..len], quota, &mut stuck, &mut out[..len]);
             done += here;
@@ -182,6 +191,12 @@ impl Chain {
         self.push(Layer::new(shape, capacity)?);
         Ok(())
     }
+}
+
+/// Items of a batch where there are `all`: equal batches, as the loads of a small one
+/// overlap with few others.
+fn batch_size(all: usize) -> usize {
+    all.div_ceil(all.div_ceil(BATCH).max(1)).max(1)
 }
 
 /// What became of an item, and whether it took a new layer.

@@ -262,12 +262,12 @@ impl Line {
             }
         }
         let (mut coefficient, mut exponent) = ([0.0; N], [0.0; N]);
-        for d in 0..=probes {
-            let mut choose = 1.0;
-            for i in 0..=d {
-                let sign = if i % 2 == 0 { 1.0 } else { -1.0 };
-                coefficient[i] += sign * choose * distinct[d];
-                choose = choose * (d - i) as f64 / (i + 1) as f64;
+        for (d, probability) in distinct.into_iter().enumerate() {
+            // The term of the sum for i: (-1)^i C(d,i), which is 0 beyond d.
+            let mut term = probability;
+            for (i, coefficient) in coefficient.iter_mut().enumerate() {
+                *coefficient += term;
+                term *= -(d.saturating_sub(i) as f64) / (i + 1) as f64;
             }
         }
         for (i, exponent) in exponent.iter_mut().enumerate() {
