@@ -12,11 +12,11 @@
 
 #![forbid(unsafe_code)]
 
-use bincode::config::standard;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{LoadError, MAX_CHUNK, Sink, Source, require};
+use super::chunks::{self, ChunkError, MAX_CHUNK};
+use super::{LoadError, Sink, Source, require};
 use crate::structures::bloom::Params;
 use crate::structures::bloom::layout::blocked::sizing::Shape;
 use crate::structures::bloom::layout::blocked::{Chain, Record, RestoreError};
@@ -73,10 +73,6 @@ pub struct Lead {
     /// The expansion.
     pub growth: u64,
 }
-
-const CONFIG: fn() -> FixedInts = || standard().with_little_endian().with_fixed_int_encoding();
-type FixedInts =
-    bincode::config::Configuration<bincode::config::LittleEndian, bincode::config::Fixint>;
 
 /// Writes the RDB form, the four leading fields included.
 pub fn save(chain: &Chain, sink: &mut impl Sink) {
@@ -151,9 +147,10 @@ pub fn header(chain: &Chain) -> Vec<u8> {
         capacity: params.capacity,
         error_rate: params.error_rate,
     };
-    let mut bytes = encode(&fixed);
+    let mut bytes = Vec::new();
+    chunks::pack(&fixed, &mut bytes);
     for record in chain.records() {
-        bytes.extend(encode(&Layer::of(record)));
+        chunks::pack(&Layer::of(record), &mut bytes);
     }
     bytes
 }
@@ -220,14 +217,7 @@ fn parse(bytes: &[u8]) -> Result<(Fixed, &[u8]), LoadError> {
 
 /// Takes a value off the front of `bytes`.
 fn take<T: DeserializeOwned>(bytes: &mut &[u8]) -> Result<T, LoadError> {
-    let decoded = bincode::serde::decode_from_slice(bytes, CONFIG());
-    let (value, length) = decoded.map_err(|_| LoadError::Inconsistent("short header"))?;
-    *bytes = bytes.get(length..).unwrap_or_default();
-    Ok(value)
-}
-
-fn encode(value: &impl Serialize) -> Vec<u8> {
-    bincode::serde::encode_to_vec(value, CONFIG()).expect("numbers always encode")
+    chunks::unpack(bytes).ok_or(LoadError::Inconsistent("short header"))
 }
 
 impl Layer {
@@ -258,54 +248,22 @@ impl From<RestoreError> for LoadError {
     }
 }
 
-/// Why a data chunk was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ChunkError {
-    /// The iterator is not above 0, or less than the chunk is long.
-    BadData,
-    /// The chunk begins behind the last layer.
-    NoLink,
-    /// The chunk exceeds the layer that it begins in.
-    TooBig,
-}
-
-/// The chunk at `iterator`, at least 1, with the iterator after it. `None` at the
-/// end and outside.
+/// A data chunk of a dump, see [`chunks::chunk_at`].
 pub fn chunk(chain: &Chain, iterator: i64) -> Option<(i64, &[u8])> {
-    let mut offset = u64::try_from(iterator.checked_sub(1)?).ok()?;
-    for bytes in chain.layer_bytes() {
-        if offset < bytes.len() as u64 {
-            let rest = &bytes[offset as usize..];
-            let chunk = &rest[..rest.len().min(MAX_CHUNK)];
-            return Some((iterator.checked_add(chunk.len() as i64)?, chunk));
-        }
-        offset -= bytes.len() as u64;
-    }
-    None
+    chunks::chunk_at(chain.layer_bytes(), iterator)
 }
 
-/// Writes a chunk that ends before `iterator`.
+/// Copies a data chunk into place.
 ///
 /// # Errors
 ///
-/// [`ChunkError`]; nothing is written then.
+/// As [`ChunkError`] says; nothing is written then.
 pub fn load_chunk(chain: &mut Chain, iterator: i64, data: &[u8]) -> Result<(), ChunkError> {
-    let end = u64::try_from(iterator).map_err(|_| ChunkError::BadData)?;
-    let start = end.checked_sub(data.len() as u64).ok_or(ChunkError::BadData)?;
-    if end == 0 {
-        return Err(ChunkError::BadData);
-    }
-    let mut offset = start.checked_sub(1).ok_or(ChunkError::NoLink)?;
-    for bytes in chain.layer_bytes_mut() {
-        if offset < bytes.len() as u64 {
-            let rest = &mut bytes[offset as usize..];
-            let target = rest.get_mut(..data.len()).ok_or(ChunkError::TooBig)?;
-            target.copy_from_slice(data);
-            return Ok(());
-        }
-        offset -= bytes.len() as u64;
-    }
-    Err(ChunkError::NoLink)
+    let lengths = chain.layer_bytes().map(<[u8]>::len);
+    let (index, offset) = chunks::place_of(lengths, iterator, data.len())?;
+    let layer = chain.layer_bytes_mut().nth(index).ok_or(ChunkError::NoSuchPlace)?;
+    layer[offset..][..data.len()].copy_from_slice(data);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -441,12 +399,12 @@ mod tests {
             (0, &a[..0], ChunkError::BadData),
             (-5, &a[..4], ChunkError::BadData),
             (3, &a[..4], ChunkError::BadData),
-            (4, &a[..4], ChunkError::NoLink),
-            (1 + first + second, &a[..0], ChunkError::NoLink),
-            (i64::MAX, &a[..4], ChunkError::NoLink),
-            (2 + first, a, ChunkError::TooBig),
+            (4, &a[..4], ChunkError::NoSuchPlace),
+            (1 + first + second, &a[..0], ChunkError::NoSuchPlace),
+            (i64::MAX, &a[..4], ChunkError::NoSuchPlace),
+            (2 + first, a, ChunkError::TooLong),
             // It begins at the last byte of the first layer.
-            (first + second, &[0].repeat(second as usize), ChunkError::TooBig),
+            (first + second, &[0].repeat(second as usize), ChunkError::TooLong),
         ] {
             assert_eq!(load_chunk(&mut copy, iterator, data), Err(error), "{iterator}");
         }
@@ -474,7 +432,9 @@ mod tests {
         fixed.capacity = u32::MAX.into();
         let units = u64::from(u32::MAX) / 2;
         let layer = Layer { capacity: fixed.capacity, size: 0, units, regions: 1, probes: 7 };
-        let header = [encode(&fixed), encode(&layer)].concat();
+        let mut header = Vec::new();
+        chunks::pack(&fixed, &mut header);
+        chunks::pack(&layer, &mut header);
         let lead = Lead { items: 0, options: 5, growth: 2 };
         for bits in [vec![], vec![0; 100], vec![0; MAX_CHUNK - 1]] {
             let strings = [header.clone(), bits].map(Field::String);

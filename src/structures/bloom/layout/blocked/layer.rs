@@ -374,15 +374,6 @@ impl View<'_> {
             }
         }
     }
-
-    /// The bits as stored: little-endian words.
-    pub(super) fn words(&self) -> impl Iterator<Item = &[u64]> {
-        let (free, lines): (&[u64], &[Line]) = match self {
-            Self::Free(free) => (free.words, &[]),
-            Self::Lines(lined) => (&[], lined.all),
-        };
-        std::iter::once(free).chain(lines.iter().map(|Line(words)| words.as_slice()))
-    }
 }
 
 impl ViewMut<'_> {

@@ -20,7 +20,7 @@ use std::ptr::NonNull;
 use self::layer::{Free, Layer, View, slice_of};
 use self::sizing::Shape;
 use super::super::{CreateError, Params};
-use crate::structures::buffer::{Line, OutOfMemory};
+use crate::structures::buffer::{Line, OutOfMemory, Part};
 use crate::structures::quota::Quota;
 use crate::structures::thin::Thin;
 
@@ -31,7 +31,7 @@ mod restore;
 pub mod sizing;
 
 pub use self::layer::Bits;
-pub use self::report::{LayerInfo, Record};
+pub use self::report::Record;
 pub use self::restore::RestoreError;
 
 #[cfg(test)]
@@ -170,16 +170,6 @@ impl Chain {
         iter::successors(newest, |node| node.older.as_deref()).map(|node| &node.layer)
     }
 
-    /// The layers outside the block, to change, newest first.
-    fn further_mut(&mut self) -> impl Iterator<Item = &mut Layer> {
-        let mut next = self.0.parts_mut().0.newest.as_deref_mut();
-        iter::from_fn(move || {
-            let Node { layer, older } = next.take()?;
-            next = older.as_deref_mut();
-            Some(layer)
-        })
-    }
-
     /// The layer in the block, if there is one.
     #[inline(always)]
     fn inline(&self) -> Option<View<'_>> {
@@ -248,20 +238,32 @@ impl Chain {
         // SAFETY: `Chain` is a `Thin` of just these types; the rest is the caller's.
         Self(unsafe { Thin::from_raw(block) })
     }
+}
 
-    /// The block, as the allocator knows it.
-    pub fn block(&self) -> (NonNull<u8>, Layout) {
+impl Part for Chain {
+    fn block(&self) -> (NonNull<u8>, Layout) {
         self.0.block()
     }
 
-    /// Tells the chain that its block has moved.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Thin::moved_to`].
-    pub unsafe fn moved_to(&mut self, block: NonNull<u8>) {
+    unsafe fn moved_to(&mut self, block: NonNull<u8>) {
         // SAFETY: the same contract.
         unsafe { self.0.moved_to(block) }
+    }
+}
+
+impl Chain {
+    /// Shows every heap block of the chain, its own first.
+    pub fn parts(&mut self, visit: &mut dyn FnMut(&mut dyn Part)) {
+        visit(self);
+        let mut next = self.0.parts_mut().0.newest.as_mut();
+        while let Some(node) = next {
+            visit(node);
+            match &mut node.layer.bits {
+                Bits::Words { words, .. } => visit(words),
+                Bits::Lines { all, .. } => visit(all),
+            }
+            next = node.older.as_mut();
+        }
     }
 }
 

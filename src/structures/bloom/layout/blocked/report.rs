@@ -2,10 +2,11 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::super::Params;
-use super::layer::{Bits, Layer};
+use super::super::super::{LayerInfo, Params};
+use super::layer::Layer;
 use super::sizing::{self, Shape};
 use super::{Chain, Fill, Node};
+use crate::structures::buffer::Line;
 use crate::structures::thin::{bytes_of, bytes_of_mut};
 
 /// A layer as it is stored, but for its bits.
@@ -17,15 +18,6 @@ pub struct Record {
     pub capacity: u64,
     /// Items in it.
     pub size: u64,
-}
-
-/// What there is to tell about a layer.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct LayerInfo {
-    /// What is stored of it.
-    pub record: Record,
-    /// The false positive rate that it keeps to when it is full.
-    pub error_rate: f64,
 }
 
 impl Chain {
@@ -41,8 +33,13 @@ impl Chain {
     /// The layers, oldest first.
     pub fn layer_infos(&self) -> impl Iterator<Item = LayerInfo> + '_ {
         self.records().enumerate().map(|(index, record)| LayerInfo {
-            record,
-            error_rate: sizing::budget(self.error_rate(), index, self.scaling()),
+            bytes: record.shape.bytes(),
+            bits: record.shape.bytes() * 8,
+            hashes: record.shape.hashes(),
+            hash_width: 128,
+            capacity: record.capacity,
+            size: record.size,
+            rate: sizing::budget(self.error_rate(), index, self.scaling()),
         })
     }
 
@@ -64,11 +61,6 @@ impl Chain {
             next = older.as_deref_mut();
         }
         inline.into_iter().chain(further.into_iter().rev())
-    }
-
-    /// The memory of the layers outside the chain's own block, newest first.
-    pub fn buffers_mut(&mut self) -> impl Iterator<Item = &mut Bits> {
-        self.further_mut().map(|layer| &mut layer.bits)
     }
 
     /// Items that were added.
@@ -143,21 +135,22 @@ impl Chain {
         1.0 - none.product::<f64>()
     }
 
-    /// The part of the bits that is set, 0 to 1. Looks at each bit of up to 1 MiB,
-    /// and at an even sample of larger filters.
+    /// The part of the bits that is set, 0 to 1; of large layers by a sample.
     pub fn fill_ratio(&self) -> f64 {
-        const SAMPLE: usize = 1 << 17;
-        let all: usize = self.layer_bytes().map(|bytes| bytes.len() / 8).sum();
-        // Chunks of a line, so that the sample of a lined layer is one of lines.
-        let step = all.div_ceil(SAMPLE).max(1);
-        let (mut words, mut ones) = (0u64, 0u64);
-        for view in self.views() {
-            for word in view.words().step_by(step).flatten() {
-                words += 1;
-                ones += u64::from(word.count_ones());
-            }
-        }
-        ones as f64 / (words.max(1) * 64) as f64
+        let all: usize = self.layer_bytes().map(<[u8]>::len).sum();
+        let set = self.layer_bytes().map(|bytes| fill_of(bytes) * bytes.len() as f64);
+        set.sum::<f64>() / all.max(1) as f64
+    }
+
+    /// The number of distinct items that the set bits speak for.
+    pub fn estimated_items(&self) -> f64 {
+        let of_layer = |(bytes, record): (&[u8], Record)| {
+            let bits = bytes.len() as f64 * 8.0;
+            // Of a layer that is full to the last bit all that is known is a bound.
+            let clear = (1.0 - fill_of(bytes)).max(1.0 / bits);
+            -clear.ln() * bits / f64::from(record.shape.hashes())
+        };
+        self.layer_bytes().zip(self.records()).map(of_layer).sum()
     }
 
     /// Bytes that the filter takes: its block, its layers and their table.
@@ -165,4 +158,18 @@ impl Chain {
         let further = self.further().map(|layer| layer.bits.as_bytes().len() + size_of::<Node>());
         (further.sum::<usize>() + self.0.block().1.size()) as u64
     }
+}
+
+/// The part of the bits that is set. Every bit of up to 1 MiB is looked at, and an even
+/// sample of more, by whole lines.
+fn fill_of(bytes: &[u8]) -> f64 {
+    const SAMPLE: usize = 1 << 20;
+    const LINE: usize = size_of::<Line>();
+    let step = bytes.len().div_ceil(SAMPLE).max(1);
+    let (mut looked_at, mut ones) = (0, 0);
+    for line in bytes.chunks(LINE).step_by(step) {
+        looked_at += line.len();
+        ones += line.iter().map(|byte| byte.count_ones()).sum::<u32>();
+    }
+    f64::from(ones) / (looked_at.max(1) * 8) as f64
 }

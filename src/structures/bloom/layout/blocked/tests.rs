@@ -288,24 +288,24 @@ fn fill_ratio_counts_bits() {
 }
 
 #[test]
-fn a_chain_survives_the_move_of_its_block_and_of_its_buffers() {
+fn a_chain_survives_the_move_of_all_its_blocks() {
     let mut chain = chain(0.01, 100, 2);
     fill(&mut chain, 5000);
     let before = chain.try_clone().unwrap();
-    let (old, layout) = chain.block();
-    // SAFETY: a copy of the whole block takes the old one's place.
-    unsafe {
-        let new = NonNull::new(std::alloc::alloc(layout)).unwrap();
-        new.copy_from_nonoverlapping(old, layout.size());
-        std::alloc::dealloc(old.as_ptr(), layout);
-        chain.moved_to(new);
-    }
-    for bits in chain.buffers_mut() {
-        match bits {
-            Bits::Words { words, .. } => *words = words.try_clone().unwrap(),
-            Bits::Lines { all, .. } => *all = all.try_clone().unwrap(),
+    let mut moved = 0;
+    chain.parts(&mut |part| {
+        let (old, layout) = part.block();
+        // SAFETY: a copy of the whole block takes the old one's place.
+        unsafe {
+            let new = NonNull::new(std::alloc::alloc(layout)).unwrap();
+            new.copy_from_nonoverlapping(old, layout.size());
+            std::alloc::dealloc(old.as_ptr(), layout);
+            part.moved_to(new);
         }
-    }
+        moved += 1;
+    });
+    // Its own block, and for each further layer a node and the bits.
+    assert_eq!(moved, 1 + 2 * (chain.records().count() - 1));
     let raw = chain.into_raw();
     // SAFETY: from `into_raw` one line above.
     assert_eq!(unsafe { Chain::from_raw(raw) }, before);
