@@ -24,7 +24,7 @@
 #![forbid(unsafe_code)]
 
 use super::BATCH;
-use super::buffer::{Buffer, OutOfMemory};
+use super::buffer::{Buffer, OutOfMemory, Part};
 use super::quota::Quota;
 use buckets::{Any, BucketSize, Buckets, Fixed};
 use key::Key;
@@ -220,8 +220,13 @@ impl Filter {
         self.tables.iter().map(|table| &**table)
     }
 
-    /// The memory of the sub-filters, for the server's defragmentation and for
-    /// loading slots. Their lengths stay.
+    /// Shows every heap block of the filter.
+    pub fn parts(&mut self, visit: &mut dyn FnMut(&mut dyn Part)) {
+        visit(&mut self.tables);
+        self.tables.iter_mut().for_each(|table| visit(table));
+    }
+
+    /// The memory of the sub-filters, for loading slots. Their lengths stay.
     pub fn buffers_mut(&mut self) -> impl ExactSizeIterator<Item = &mut Buffer<u8>> {
         self.tables.iter_mut()
     }
