@@ -114,9 +114,13 @@ impl Command for AddNx {
 fn add(call: Call<'_>, which: Insertion) -> Result<(), Error> {
     let Call { args, mut keys, mut out } = call;
     let params = || Ok(default_params());
-    let (mut filter, sub_filters) = opened(&mut keys, &mut out, args.string(1), params, 1)?;
+    let mut filter = opened(&mut keys, &mut out, args.string(1), params)?;
     let quota = |growth| limits::allows(&out, growth);
-    let limits = Limits { sub_filters, quota: Quota::new(&quota) };
+    let limits = Limits {
+        sub_filters: most_sub_filters(),
+        quota: Quota::new(&quota),
+        lifted: &|| host::must_follow(&out),
+    };
     match filter.insert(args.bytes(2), which, limits) {
         Outcome::Inserted => {
             filter.changed();
@@ -163,7 +167,7 @@ fn insert(call: Call<'_>, which: Insertion, command: &CStr) -> Result<(), Error>
     let key = args.string(1);
     let items = options.word_and_items.from(1);
     let params = || options.params.ok_or(error::NOT_FOUND);
-    let (mut filter, sub_filters) = opened(&mut keys, &mut out, key, params, items.len())?;
+    let mut filter = opened(&mut keys, &mut out, key, params)?;
     out.array(items.len());
     let (mut done, mut changed) = (0, false);
     // What a replica is to see, where not all of it: an item that was refused here
@@ -173,7 +177,11 @@ fn insert(call: Call<'_>, which: Insertion, command: &CStr) -> Result<(), Error>
         let mut outcomes = [Outcome::Full; BATCH];
         let outcomes = &mut outcomes[..batch.len()];
         let quota = |growth| limits::allows(&out, growth);
-        let limits = Limits { sub_filters, quota: Quota::new(&quota) };
+        let limits = Limits {
+            sub_filters: most_sub_filters(),
+            quota: Quota::new(&quota),
+            lifted: &|| host::must_follow(&out),
+        };
         filter.insert_batch(batch, which, limits, outcomes);
         for outcome in outcomes {
             changed |= *outcome == Outcome::Inserted;
@@ -519,38 +527,34 @@ fn created(out: &mut Output<'_>, key: StringRef<'_>, params: Params) -> Result<F
     Ok(Filter::new(filter))
 }
 
-/// Opens a filter, or creates it as `params` says, to add `items` items. Also gives
-/// the number of sub-filters that it may come to have.
+/// Opens a filter to add items, or creates it as `params` says.
 ///
 /// No key is left behind that the items are then not added to: an empty filter has
 /// room for the first of them.
+///
+/// # Errors
+///
+/// Where the filter has all the sub-filters that it may have, as in RedisBloom: no
+/// item is even tried then.
 fn opened<'k>(
     keys: &'k mut Keys<'_>,
     out: &mut Output<'_>,
     key: StringRef<'k>,
     params: impl FnOnce() -> Result<Params, Error>,
-    items: usize,
-) -> Result<(KeyMut<'k, Filter>, usize), Error> {
+) -> Result<KeyMut<'k, Filter>, Error> {
+    let below_limit = |out: &Output<'_>, sub_filters: usize| {
+        let below = sub_filters < most_sub_filters() || host::must_follow(out);
+        below.then_some(()).ok_or(text::MAX_EXPANSIONS)
+    };
     let filter = keys.write_or_create(key, || {
         let params = params()?;
-        most_sub_filters(out, 1, items)?;
+        below_limit(out, 1)?;
         created(out, key, params)
     })?;
-    let sub_filters = most_sub_filters(out, filter.tables().len(), items)?;
-    Ok((filter, sub_filters))
+    below_limit(out, filter.tables().len())?;
+    Ok(filter)
 }
 
-/// The number of sub-filters up to which adding `items` items may make a filter grow
-/// that has `present` ones.
-///
-/// # Errors
-///
-/// Where it has that many already: as in RedisBloom, no item is even tried then.
-fn most_sub_filters(out: &Output<'_>, present: usize, items: usize) -> Result<usize, Error> {
-    let limit = config::cf_max_expansions() as usize;
-    // An item adds at most one. To ask whether to follow costs more than to compare.
-    if present.saturating_add(items) > limit && host::must_follow(out) {
-        return Ok(usize::MAX);
-    }
-    if present < limit { Ok(limit) } else { Err(text::MAX_EXPANSIONS) }
+fn most_sub_filters() -> usize {
+    usize::try_from(config::cf_max_expansions()).unwrap_or(usize::MAX)
 }

@@ -33,7 +33,7 @@ const BUDGET: usize = 2 * 1024 * 1024;
 const TRIES_PER_SLOT: u64 = 32;
 
 /// Tries of an explicit compaction of any filter: some ten milliseconds.
-const FREE_TRIES: u64 = 16 * 1024 * 1024;
+const FREE_TRIES: u64 = 4 * 1024 * 1024;
 
 impl Filter {
     /// Moves what can be moved from newer to older sub-filters, and resets

@@ -88,6 +88,9 @@ pub struct Limits<'a> {
     pub sub_filters: usize,
     /// Asked before each growth.
     pub quota: Quota<'a>,
+    /// Whether neither `sub_filters` nor [`Outcome::TooManyCopies`] holds: a replica
+    /// has to follow a primary that has grown. Asked only where one of them would.
+    pub lifted: &'a dyn Fn() -> bool,
 }
 
 /// What became of an item.
@@ -102,7 +105,7 @@ pub enum Outcome {
     Full,
     /// Both buckets of the newest sub-filter are full of copies of the item, and
     /// growth would make room for a few more copies at the price of a whole
-    /// sub-filter, again and again. It is refused where the filter would have both
+    /// sub-filter, again and again. It is refused, unless [`Limits::lifted`], where the filter would have both
     /// more than 256 Ki slots and more than 4 times those of its first sub-filter,
     /// unless at least one slot of 16 is in use. RedisBloom grows without end.
     ///
@@ -429,11 +432,12 @@ impl Filter {
     /// or not.
     fn grow(&mut self, copies: bool, limits: Limits<'_>) -> Result<(), Outcome> {
         let count = self.tables.len();
-        if self.shape.expansion() == 0 || count >= limits.sub_filters {
+        let at_limit = count >= limits.sub_filters;
+        if self.shape.expansion() == 0 || at_limit && !(limits.lifted)() {
             return Err(Outcome::Full);
         }
         let more = self.shape.slots(count).ok_or(Outcome::NoMemory)?;
-        if copies && !self.copies_may_add(more as u64) {
+        if copies && !self.copies_may_add(more as u64) && !(limits.lifted)() {
             return Err(Outcome::TooManyCopies);
         }
         self.add_table(more, limits.quota).map_err(|OutOfMemory| Outcome::NoMemory)
