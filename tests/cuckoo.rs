@@ -5,7 +5,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Builder, Reply, RespConnection, Server, own_server};
+use common::{Builder, Reply, RespConnection, Server, own_server, peer, skip};
 
 /// A primary with a replica, and these lines in the replica's configuration.
 fn pair(replica: Builder) -> (Server, Server) {
@@ -89,7 +89,7 @@ fn an_add_that_is_refused_leaves_no_key_on_either_side() {
     let (primary, replica) = pair(Server::builder());
     let kind = primary.kind();
     if !kind.has_module_settings() {
-        return;
+        return skip("the server has no module settings");
     }
     let mut connection = primary.resp2();
     ok(&mut connection, &format!("CONFIG SET {} 1", kind.setting("cf-max-expansions")));
@@ -355,4 +355,20 @@ fn an_append_only_file_loads_under_any_settings() {
         server.restart_with(|builder| builder.module_args(&other));
         assert_eq!(server.dump_all(), before, "rewritten: {rewritten}");
     }
+}
+
+#[test]
+fn a_replica_of_redisbloom_takes_even_the_copies_that_a_primary_of_ours_refuses() {
+    let Some(peer) = peer() else { return };
+    let primary = Server::builder().with_module(&peer, &[]).start();
+    let replica = Server::builder().module_args(&["cf-max-expansions", "1"]).start();
+    replica.replica_of(&primary);
+    for server in [&primary, &Server::start()] {
+        let mut connection = server.resp2();
+        ok(&mut connection, "CF.RESERVE k 1024 EXPANSION 1024");
+        let added: Vec<_> = (0..6).map(|_| connection.line("CF.ADD k same")).collect();
+        let all = added.iter().all(|reply| *reply == Reply::Int(1));
+        assert_eq!(all, server.port() == primary.port());
+    }
+    assert_equal(&primary, &replica);
 }
