@@ -358,15 +358,20 @@ fn an_append_only_file_loads_under_any_settings() {
 }
 
 #[test]
-fn a_replica_of_redisbloom_takes_even_the_copies_that_a_primary_of_ours_refuses() {
+fn a_replica_of_redisbloom_takes_what_its_own_limits_would_refuse() {
     let Some(peer) = peer() else { return };
     let primary = Server::builder().with_module(&peer, &[]).start();
-    let replica = Server::builder().module_args(&["cf-max-expansions", "1"]).start();
+    let limits = ["cf-max-expansions", "1", "cf-initial-size", "10", "cf-bucket-size", "5"];
+    let replica = Server::builder().module_args(&limits).start();
     replica.replica_of(&primary);
+    let mut connection = primary.resp2();
+    ok(&mut connection, "CF.RESERVE buckets 1000 BUCKETSIZE 200");
+    connection.line("CF.INSERT buckets CAPACITY 4 ITEMS a b c");
+    // A primary of ours refuses copies of one item that take this much.
     for server in [&primary, &Server::start()] {
         let mut connection = server.resp2();
-        ok(&mut connection, "CF.RESERVE k 1024 EXPANSION 1024");
-        let added: Vec<_> = (0..6).map(|_| connection.line("CF.ADD k same")).collect();
+        ok(&mut connection, "CF.RESERVE copies 1024 BUCKETSIZE 2 EXPANSION 1024");
+        let added: Vec<_> = (0..6).map(|_| connection.line("CF.ADD copies same")).collect();
         let all = added.iter().all(|reply| *reply == Reply::Int(1));
         assert_eq!(all, server.port() == primary.port());
     }
