@@ -298,6 +298,33 @@ fn no_kept_item_is_lost_by_deletions_and_compaction() {
 }
 
 #[test]
+fn sums_and_counters_of_the_family_are_in_info() {
+    if !own_server() {
+        return;
+    }
+    let server = Server::start();
+    let mut connection = server.resp2();
+    let number = |field: &str| server.info_number("bf_cuckoo", &format!("bf_{field}"));
+    ok(&mut connection, "CF.RESERVE k 4");
+    insert(&mut connection, "k", "item", 200);
+    connection.line("CF.MEXISTS k item0 item1 never");
+    connection.line("CF.ADD k x");
+    let reply = connection.call(&["CF.INFO", "k"]);
+    let items = reply.array().expect("fields")[7].int().expect("a number") as u64;
+    assert_eq!((number("cuckoo_keys"), number("cuckoo_items")), (1, items));
+    assert_eq!((number("cuckoo_adds"), number("cuckoo_refusals")), (items, 201 - items));
+    assert_eq!((number("cuckoo_lookups"), number("cuckoo_hits")), (3, 2));
+    assert_eq!(number("cuckoo_layers_grown"), 31);
+    for i in 0..200 {
+        connection.line(&format!("CF.DEL k item{i}"));
+    }
+    ok(&mut connection, "CF.COMPACT k");
+    assert_eq!(number("cuckoo_items"), 0);
+    assert_eq!(connection.line("DEL k"), Reply::Int(1));
+    assert_eq!((number("cuckoo_keys"), number("cuckoo_memory_bytes")), (0, 0));
+}
+
+#[test]
 fn a_chunk_behind_the_last_slot_is_refused() {
     let server = Server::start();
     let mut connection = server.resp2();

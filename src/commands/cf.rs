@@ -6,17 +6,22 @@ use super::error::{self, Error, cf as text};
 use super::limits;
 use super::parse::Options;
 use super::table::cf as table;
+use super::warn;
 use crate::codec::LoadError;
 use crate::codec::cuckoo as codec;
 use crate::config;
 use crate::host::spec::Spec;
 use crate::host::{self, Args, Call, Command, KeyMut, Keys, Output, StringRef};
+use crate::metrics;
 use crate::structures::BATCH;
 use crate::structures::cuckoo::{
     CreateError, Filter as Core, Insertion, Limits, MAX_EXPANSION, Outcome, Params,
 };
 use crate::structures::quota::Quota;
 use crate::types::cuckoo::Filter;
+
+/// The keyspace event of added items.
+const ADDED: &CStr = c"cf.add";
 
 /// `CF.RESERVE key capacity [BUCKETSIZE n] [MAXITERATIONS n] [EXPANSION n]`
 pub(super) struct Reserve;
@@ -37,7 +42,7 @@ impl Command for Reserve {
             return Err(error::ITEM_EXISTS);
         }
         let filter = created(&mut out, key, params)?;
-        keys.set(key, filter);
+        keys.set(key, filter, c"cf.reserve");
         out.ok();
         Ok(())
     }
@@ -114,20 +119,27 @@ impl Command for AddNx {
 fn add(call: Call<'_>, which: Insertion) -> Result<(), Error> {
     let Call { args, mut keys, mut out } = call;
     let params = || Ok(default_params());
-    let mut filter = opened(&mut keys, &mut out, args.string(1), params)?;
+    let key = args.string(1);
+    let mut filter = opened(&mut keys, &mut out, key, params, 1)?;
+    let before = filter.tables().len();
     let quota = |growth| limits::allows(&out, growth);
     let limits = Limits {
         sub_filters: most_sub_filters(),
         quota: Quota::new(&quota),
         lifted: &|| host::must_follow(&out),
     };
-    match filter.insert(args.bytes(2), which, limits) {
-        Outcome::Inserted => {
-            filter.changed();
-            out.replicate();
-            out.bool(true);
-        }
-        Outcome::Present => out.bool(false),
+    let outcome = filter.insert(args.bytes(2), which, limits);
+    let added = outcome == Outcome::Inserted;
+    let refused = !added && outcome != Outcome::Present;
+    metrics::CUCKOO.added(added.into());
+    metrics::CUCKOO.refused(refused.into());
+    warn_of(&filter, key, before, refused);
+    if added {
+        filter.changed(ADDED);
+        out.replicate();
+    }
+    match outcome {
+        Outcome::Inserted | Outcome::Present => out.bool(added),
         Outcome::Full | Outcome::TooManyCopies => return Err(text::FULL),
         Outcome::NoMemory => return Err(text::CANNOT_GROW),
     }
@@ -167,9 +179,10 @@ fn insert(call: Call<'_>, which: Insertion, command: &CStr) -> Result<(), Error>
     let key = args.string(1);
     let items = options.word_and_items.from(1);
     let params = || options.params.ok_or(error::NOT_FOUND);
-    let mut filter = opened(&mut keys, &mut out, key, params)?;
+    let mut filter = opened(&mut keys, &mut out, key, params, items.len())?;
+    let before = filter.tables().len();
     out.array(items.len());
-    let (mut done, mut changed) = (0, false);
+    let (mut done, mut added, mut refused) = (0, 0, 0);
     // What a replica is to see, where not all of it: an item that was refused here
     // for a limit or want of memory must not be added there.
     let mut accepted: Option<Vec<StringRef<'_>>> = None;
@@ -184,8 +197,9 @@ fn insert(call: Call<'_>, which: Insertion, command: &CStr) -> Result<(), Error>
         };
         filter.insert_batch(batch, which, limits, outcomes);
         for outcome in outcomes {
-            changed |= *outcome == Outcome::Inserted;
             let taken = matches!(outcome, Outcome::Inserted | Outcome::Present);
+            added += u64::from(*outcome == Outcome::Inserted);
+            refused += u64::from(!taken);
             if !taken {
                 accepted
                     .get_or_insert_with(|| options.word_and_items.take(1 + done).iter().collect());
@@ -197,8 +211,11 @@ fn insert(call: Call<'_>, which: Insertion, command: &CStr) -> Result<(), Error>
         }
         true
     });
-    if changed {
-        filter.changed();
+    metrics::CUCKOO.added(added);
+    metrics::CUCKOO.refused(refused);
+    warn_of(&filter, key, before, refused > 0);
+    if added > 0 {
+        filter.changed(ADDED);
         match accepted {
             None => out.replicate(),
             Some(accepted) => out.replicate_as(command, key, &accepted),
@@ -264,7 +281,9 @@ impl Command for Exists {
     fn run(call: Call<'_>) -> Result<(), Error> {
         let Call { args, keys, mut out } = call;
         let filter = keys.read::<Filter>(args.string(1)).unwrap_or(None);
-        out.bool(filter.is_some_and(|filter| filter.contains(args.bytes(2))));
+        let found = filter.is_some_and(|filter| filter.contains(args.bytes(2)));
+        metrics::CUCKOO.looked_up(1, found.into());
+        out.bool(found);
         Ok(())
     }
 }
@@ -285,13 +304,18 @@ impl Command for MExists {
             (0..items.len()).for_each(|_| out.bool(false));
             return Ok(());
         };
+        let mut hits = 0;
         items.batches::<BATCH>(|batch| {
             let mut found = [false; BATCH];
             let found = &mut found[..batch.len()];
             filter.contains_batch(batch, found);
-            found.iter().for_each(|found| out.bool(*found));
+            for found in found {
+                hits += u64::from(*found);
+                out.bool(*found);
+            }
             true
         });
+        metrics::CUCKOO.looked_up(items.len() as u64, hits);
         Ok(())
     }
 }
@@ -324,7 +348,7 @@ impl Command for Del {
         let mut filter = filter.ok_or(text::NO_ITEM)?;
         let deleted = filter.delete(args.bytes(2));
         if deleted {
-            filter.changed();
+            filter.changed(c"cf.del");
             out.replicate();
         }
         out.bool(deleted);
@@ -344,7 +368,7 @@ impl Command for Compact {
         let filter = keys.write::<Filter>(args.string(1)).unwrap_or(None);
         let mut filter = filter.ok_or(text::NO_FILTER)?;
         if filter.compact() {
-            filter.changed();
+            filter.changed(c"cf.compact");
             out.replicate();
         }
         out.ok();
@@ -474,11 +498,11 @@ impl Command for LoadChunk {
             }
             let quota = |growth| limits::allows(&out, growth);
             let filter = codec::from_header(data, Quota::new(&quota)).map_err(header_error)?;
-            keys.set(key, Filter::new(filter));
+            keys.set(key, Filter::new(filter), c"cf.loadchunk");
         } else {
             let mut filter = keys.write::<Filter>(key)?.ok_or(error::NOT_FOUND)?;
             codec::load_chunk(&mut filter, iterator, data).map_err(|_| text::BAD_CHUNK)?;
-            filter.changed();
+            filter.changed(c"cf.loadchunk");
         }
         out.ok();
         out.replicate();
@@ -527,7 +551,7 @@ fn created(out: &mut Output<'_>, key: StringRef<'_>, params: Params) -> Result<F
     Ok(Filter::new(filter))
 }
 
-/// Opens a filter to add items, or creates it as `params` says.
+/// Opens a filter to add `items` items, or creates it as `params` says.
 ///
 /// No key is left behind that the items are then not added to: an empty filter has
 /// room for the first of them.
@@ -541,10 +565,16 @@ fn opened<'k>(
     out: &mut Output<'_>,
     key: StringRef<'k>,
     params: impl FnOnce() -> Result<Params, Error>,
+    items: usize,
 ) -> Result<KeyMut<'k, Filter>, Error> {
     let below_limit = |out: &Output<'_>, sub_filters: usize| {
-        let below = sub_filters < most_sub_filters() || host::must_follow(out);
-        below.then_some(()).ok_or(text::MAX_EXPANSIONS)
+        if sub_filters < most_sub_filters() || host::must_follow(out) {
+            return Ok(());
+        }
+        metrics::CUCKOO.refused(items as u64);
+        let why = "has the number of sub-filters of cf-max-expansions: all items are refused";
+        warn::about(key.bytes(), why);
+        Err(text::MAX_EXPANSIONS)
     };
     let filter = keys.write_or_create(key, || {
         let params = params()?;
@@ -553,6 +583,24 @@ fn opened<'k>(
     })?;
     below_limit(out, filter.tables().len())?;
     Ok(filter)
+}
+
+/// Sub-filters from which on a filter was probably made without the capacity it needs.
+const MANY_SUB_FILTERS: usize = 8;
+
+/// Warns of filters that work worse than their makers expect. `before` is the number
+/// of sub-filters before the command.
+fn warn_of(filter: &Core, key: StringRef<'_>, before: usize, refused: bool) {
+    let sub_filters = filter.tables().len();
+    if refused {
+        warn::about(key.bytes(), "has no room for an item, which is refused");
+    } else if sub_filters > before.max(MANY_SUB_FILTERS - 1) {
+        let text = format!(
+            "has grown to {sub_filters} sub-filters, each of which a look-up visits; \
+             reserve it for the number of items that it is to hold"
+        );
+        warn::about(key.bytes(), &text);
+    }
 }
 
 fn most_sub_filters() -> usize {

@@ -8,6 +8,7 @@ mod limits;
 mod parse;
 mod table;
 mod text;
+mod warn;
 
 use crate::host::{Ctx, Entry, Level, LoadFailure, log};
 

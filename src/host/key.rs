@@ -1,6 +1,6 @@
 //! Keys that hold a Rust value.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use redis_module::raw;
 
-use super::{OK, StringRef, api};
+use super::{Measure, OK, StringRef, Tally, api};
 
 /// The server's handle of a native type, set at load.
 pub struct TypeHandle(AtomicPtr<raw::RedisModuleType>);
@@ -40,6 +40,12 @@ impl TypeHandle {
 pub unsafe trait Native: Sized + 'static {
     /// The server's type for it.
     fn handle() -> &'static TypeHandle;
+
+    /// The sums over all values of the type.
+    fn tally() -> &'static Tally;
+
+    /// What this value takes. Cheap: it is asked before and after every write.
+    fn measure(&self) -> Measure;
 
     /// Gives the value up to the server.
     fn into_raw(self) -> *mut c_void;
@@ -74,6 +80,7 @@ pub struct Key<'k, T: Native> {
 /// A value borrowed for writing.
 pub struct KeyMut<'k, T: Native> {
     value: ManuallyDrop<T>,
+    before: Measure,
     ctx: *mut raw::RedisModuleCtx,
     name: StringRef<'k>,
     keys: PhantomData<&'k mut T>,
@@ -152,12 +159,16 @@ impl Keys<'_> {
         }
     }
 
-    /// Gives the key a value in place of the one that it has.
-    pub fn set<T: Native>(&mut self, name: StringRef<'_>, value: T) {
+    /// Gives the key a value in place of the one that it has, and tells of it as
+    /// [`KeyMut::changed`] does.
+    pub fn set<T: Native>(&mut self, name: StringRef<'_>, value: T, event: &CStr) {
         self.put(name, value);
+        // SAFETY: a live context.
+        unsafe { notify(self.ctx, event, name) };
     }
 
     fn put<T: Native>(&mut self, name: StringRef<'_>, value: T) -> *mut c_void {
+        T::tally().add(value.measure());
         // SAFETY: a live context and string; the server owns the value from here on.
         unsafe {
             let key = self.open(name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE);
@@ -211,13 +222,40 @@ impl<'k, T: Native> KeyMut<'k, T> {
     unsafe fn new(raw: *mut c_void, ctx: *mut raw::RedisModuleCtx, name: StringRef<'k>) -> Self {
         // SAFETY: the caller's promise; the value is never dropped here.
         let value = ManuallyDrop::new(unsafe { T::from_raw(raw) });
-        Self { value, ctx, name, keys: PhantomData }
+        let before = value.measure();
+        Self { value, before, ctx, name, keys: PhantomData }
     }
 
-    /// Tells the server that the value has changed: for `WATCH` and client caches.
-    pub fn changed(&self) {
+    /// Tells the server that the value has changed: for `WATCH` and client caches,
+    /// and as a keyspace event of this name where `notify-keyspace-events` asks for
+    /// events of modules (class `d`).
+    pub fn changed(&self, event: &CStr) {
         // SAFETY: a live context and string.
-        unsafe { api!(RedisModule_SignalModifiedKey)(self.ctx, self.name.raw) };
+        unsafe {
+            api!(RedisModule_SignalModifiedKey)(self.ctx, self.name.raw);
+            notify(self.ctx, event, self.name);
+        }
+    }
+}
+
+/// # Safety
+///
+/// `ctx` must be live.
+unsafe fn notify(ctx: *mut raw::RedisModuleCtx, event: &CStr, name: StringRef<'_>) {
+    // SAFETY: the caller's promise, and a live string.
+    unsafe {
+        api!(RedisModule_NotifyKeyspaceEvent)(
+            ctx,
+            raw::REDISMODULE_NOTIFY_MODULE as c_int,
+            event.as_ptr(),
+            name.raw,
+        );
+    }
+}
+
+impl<T: Native> Drop for KeyMut<'_, T> {
+    fn drop(&mut self) {
+        T::tally().change(self.before, self.value.measure());
     }
 }
 

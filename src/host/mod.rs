@@ -7,6 +7,7 @@
 
 pub mod alloc;
 mod call;
+mod info;
 mod key;
 mod load;
 mod log;
@@ -14,6 +15,7 @@ mod setting;
 pub mod spec;
 mod state;
 pub mod stream;
+mod tally;
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,11 +24,13 @@ use std::slice;
 use redis_module::raw;
 
 pub use call::{Args, Call, Command, Entry, ErrorText, Output, StringRef};
+pub use info::InfoWriter;
 pub use key::{Key, KeyMut, Keys, Native, TypeHandle, WrongType};
 pub use load::{Ctx, LoadFailure};
 pub use log::{Level, install_panic_hook, log};
 pub use setting::{Rejection, Setting};
-pub use state::{memory_headroom, must_follow, random_u64};
+pub use state::{memory_headroom, must_follow, random_u64, saves_snapshot};
+pub use tally::{Measure, Tally};
 
 /// What callbacks answer when all went well.
 pub const OK: c_int = raw::REDISMODULE_OK as c_int;

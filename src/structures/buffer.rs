@@ -102,11 +102,23 @@ unsafe impl Plain for u64 {}
 unsafe impl Plain for f64 {}
 // SAFETY: eight integers, sized as its alignment, so without padding.
 unsafe impl Plain for Line {}
+// SAFETY: a number and an integer of one size and alignment, so without padding.
+unsafe impl Plain for Centroid {}
 
 /// A cache line of eight words, aligned as one.
 #[repr(C, align(64))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Line(pub [u64; 8]);
+
+/// A centroid of a t-digest.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Centroid {
+    /// The mean of the observations that it stands for, finite.
+    pub mean: f64,
+    /// How many observations those are, at least 1 and below 2^63.
+    pub weight: u64,
+}
 
 /// An owned array of fixed length, in one block of the global allocator.
 pub struct Buffer<T: Plain> {

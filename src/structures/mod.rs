@@ -10,6 +10,7 @@ pub mod cuckoo;
 pub mod hash;
 pub mod prefetch;
 pub mod quota;
+mod rows;
 pub mod tdigest;
 pub mod topk;
 

@@ -1,5 +1,4 @@
-//! Hints to load memory ahead of its use: the one place of the cores with a
-//! processor architecture in it.
+//! Hints to load memory ahead of its use.
 
 /// Asks for the cache line that holds `slice[index]`. Does nothing where `index`
 /// is out of range, or where the processor has no such hint in stable Rust.

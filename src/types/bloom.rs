@@ -2,21 +2,30 @@
 
 use std::ffi::{CStr, c_int, c_void};
 
-use super::Stored;
+use super::{Purpose, Stored};
 use crate::codec::{self, LoadError, Sink, Source};
 use crate::host::stream::Aof;
-use crate::host::{Native, TypeHandle};
+use crate::host::{Measure, Native, Tally, TypeHandle};
 pub use crate::structures::bloom::Filter;
 use crate::structures::bloom::layout::redisbloom::Chain;
-use crate::structures::buffer::Part;
+use crate::structures::buffer::{OutOfMemory, Part};
 
 static TYPE: TypeHandle = TypeHandle::new();
+static TALLY: Tally = Tally::new();
 
 // SAFETY: `TYPE` is used here alone; a box stays where it is while its content
 // changes.
 unsafe impl Native for Filter {
     fn handle() -> &'static TypeHandle {
         &TYPE
+    }
+
+    fn tally() -> &'static Tally {
+        &TALLY
+    }
+
+    fn measure(&self) -> Measure {
+        Measure { bytes: self.heap_bytes(), items: self.items(), layers: self.layers() }
     }
 
     fn into_raw(self) -> *mut c_void {
@@ -39,8 +48,9 @@ impl Stored for Filter {
         codec::bloom::load(source, version)
     }
 
-    fn save(&self, sink: &mut impl Sink) {
+    fn save(&self, _purpose: Purpose, sink: &mut impl Sink) -> Result<(), OutOfMemory> {
         codec::bloom::save(self, sink);
+        Ok(())
     }
 
     fn rewrite(&self, aof: &mut Aof) -> bool {

@@ -3,23 +3,36 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::Once;
 
-use super::Stored;
+use super::{Purpose, Stored};
 use crate::codec::{self, LoadError, Sink, Source};
 use crate::host::stream::Aof;
-use crate::host::{Level, Native, TypeHandle, log};
-use crate::structures::buffer::Part;
+use crate::host::{Level, Measure, Native, Tally, TypeHandle, log};
+use crate::structures::buffer::{OutOfMemory, Part};
 use crate::structures::cuckoo;
 
 /// A cuckoo filter as keys hold it: its place stays while its content changes.
 pub type Filter = Box<cuckoo::Filter>;
 
 static TYPE: TypeHandle = TypeHandle::new();
+static TALLY: Tally = Tally::new();
 
 // SAFETY: `TYPE` is used here alone; a box stays where it is while its content
 // changes.
 unsafe impl Native for Filter {
     fn handle() -> &'static TypeHandle {
         &TYPE
+    }
+
+    fn tally() -> &'static Tally {
+        &TALLY
+    }
+
+    fn measure(&self) -> Measure {
+        Measure {
+            bytes: size_of::<cuckoo::Filter>() as u64 + self.heap_bytes(),
+            items: self.items(),
+            layers: self.tables().len() as u64,
+        }
     }
 
     fn into_raw(self) -> *mut c_void {
@@ -44,8 +57,9 @@ impl Stored for Filter {
         Ok(Self::new(filter))
     }
 
-    fn save(&self, sink: &mut impl Sink) {
+    fn save(&self, _purpose: Purpose, sink: &mut impl Sink) -> Result<(), OutOfMemory> {
         codec::cuckoo::save(self, sink);
+        Ok(())
     }
 
     fn rewrite(&self, aof: &mut Aof) -> bool {

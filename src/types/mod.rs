@@ -13,7 +13,7 @@ use redis_module::raw;
 use crate::codec::{LoadError, Sink, Source};
 use crate::host::stream::{Aof, DigestSink, RdbSink, RdbSource};
 use crate::host::{self, Ctx, Level, LoadFailure, Native, alloc};
-use crate::structures::buffer::Part;
+use crate::structures::buffer::{OutOfMemory, Part};
 
 /// A value that is saved, loaded and freed with its key.
 pub trait Stored: Native {
@@ -30,7 +30,11 @@ pub trait Stored: Native {
     fn load(source: &mut impl Source, version: c_int) -> Result<Self, LoadError>;
 
     /// Writes the current version.
-    fn save(&self, sink: &mut impl Sink);
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfMemory`] before anything is written.
+    fn save(&self, purpose: Purpose, sink: &mut impl Sink) -> Result<(), OutOfMemory>;
 
     /// Writes the commands that make the key anew; whether that worked.
     fn rewrite(&self, aof: &mut Aof) -> bool;
@@ -42,12 +46,23 @@ pub trait Stored: Native {
     fn parts(&mut self, visit: &mut dyn FnMut(&mut dyn Part));
 }
 
+/// What a value is written for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// A snapshot, for a restart or a replica: what is loaded must go on exactly as
+    /// what was saved.
+    Snapshot,
+    /// A payload of `DUMP` (and `MIGRATE`).
+    Dump,
+}
+
 /// Registers all types.
 ///
 /// # Errors
 ///
 /// Where the server refuses one.
 pub fn register(ctx: Ctx<'_>) -> Result<(), LoadFailure> {
+    ctx.watch_snapshots();
     register_type::<bloom::Filter>(ctx)?;
     register_type::<cuckoo::Filter>(ctx)
 }
@@ -80,6 +95,12 @@ fn register_type<T: Stored>(ctx: Ctx<'_>) -> Result<(), LoadFailure> {
     ctx.add_type(T::handle(), T::NAME, T::VERSION, methods)
 }
 
+/// Gives a value to the server.
+fn given<T: Stored>(value: T) -> *mut c_void {
+    T::tally().add(value.measure());
+    value.into_raw()
+}
+
 /// Lends the value behind a pointer of the server to `then`; `None` if it panicked.
 ///
 /// # Safety
@@ -101,7 +122,7 @@ unsafe extern "C" fn rdb_load<T: Stored>(
         // SAFETY: the server passes a live stream.
         let mut source = unsafe { RdbSource::from_raw(io) };
         match T::load(&mut source, version) {
-            Ok(value) => value.into_raw(),
+            Ok(value) => given(value),
             Err(error) => {
                 source.log(&format!("{}: cannot load: {error}", T::NAME.to_string_lossy()));
                 ptr::null_mut()
@@ -113,7 +134,15 @@ unsafe extern "C" fn rdb_load<T: Stored>(
 
 unsafe extern "C" fn rdb_save<T: Stored>(io: *mut raw::RedisModuleIO, value: *mut c_void) {
     // SAFETY: a live stream and a value of this type.
-    unsafe { with(value, |value: &T| value.save(&mut RdbSink::from_raw(io))) };
+    let saved = unsafe {
+        with(value, |value: &T| {
+            let purpose = if host::saves_snapshot(io) { Purpose::Snapshot } else { Purpose::Dump };
+            value.save(purpose, &mut RdbSink::from_raw(io))
+        })
+    };
+    if saved != Some(Ok(())) {
+        host::log(Level::Warning, "ferrobloom: a key could not be saved");
+    }
 }
 
 /// Used when the AOF has no RDB preamble.
@@ -173,13 +202,15 @@ unsafe extern "C" fn copy<T: Stored>(
     value: *const c_void,
 ) -> *mut c_void {
     // SAFETY: a value of this type.
-    unsafe { with(value, T::try_clone) }.flatten().map_or(ptr::null_mut(), T::into_raw)
+    unsafe { with(value, T::try_clone) }.flatten().map_or(ptr::null_mut(), given)
 }
 
 /// Equal content, equal digest: over what would be saved.
 unsafe extern "C" fn digest<T: Stored>(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
     // SAFETY: a live digest and a value of this type.
-    unsafe { with(value, |value: &T| value.save(&mut DigestSink::from_raw(digest))) };
+    unsafe {
+        with(value, |value: &T| value.save(Purpose::Snapshot, &mut DigestSink::from_raw(digest)))
+    };
 }
 
 unsafe extern "C" fn defrag<T: Stored>(
@@ -211,6 +242,9 @@ unsafe extern "C" fn defrag<T: Stored>(
 
 unsafe extern "C" fn free<T: Stored>(value: *mut c_void) {
     // Runs on a background thread after UNLINK: no server API but the allocator.
-    // SAFETY: the server gives up a value made by `into_raw`, once.
-    host::guard(|| drop(unsafe { T::from_raw(value) }));
+    host::guard(|| {
+        // SAFETY: the server gives up a value made by `into_raw`, once.
+        let value = unsafe { T::from_raw(value) };
+        T::tally().remove(value.measure());
+    });
 }

@@ -126,6 +126,13 @@ impl Filter {
         }
     }
 
+    /// Bytes of all heap blocks, as they were asked for.
+    pub fn heap_bytes(&self) -> u64 {
+        match self {
+            Self::RedisBloom(chain) => chain.heap_bytes(),
+        }
+    }
+
     /// A copy with memory of its own.
     ///
     /// # Errors

@@ -45,6 +45,10 @@ pub const MAX_LINKS: usize = 1_100;
 /// item passes two with one chance in four.
 const FIRST_PROBES: u32 = 2;
 
+/// Bit arrays of up to this many bytes are taken to be in a cache near the core:
+/// fetching ahead costs more there than it saves.
+const CACHED: usize = 256 * 1024;
+
 /// The length of a link's bit array as stored, and what its probes are taken
 /// modulo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -232,6 +236,31 @@ impl Link {
     fn first_probes(&self) -> u32 {
         FIRST_PROBES.min(self.params.hashes)
     }
+
+    fn is_cached(&self) -> bool {
+        self.bits.len() <= CACHED
+    }
+
+    fn prefetch_first(&self, hash: Pair) {
+        if !self.is_cached() {
+            self.prefetch(hash, 0..self.first_probes());
+        }
+    }
+
+    /// [`contains`](Self::contains) for all probes, those behind the first fetched
+    /// together once the first have passed.
+    #[inline]
+    fn contains_in_two_rounds(&self, hash: Pair) -> bool {
+        if self.is_cached() {
+            return self.contains(hash, 0);
+        }
+        let first = self.first_probes();
+        if !(0..first).all(|probe| self.is_set(self.position(hash, probe))) {
+            return false;
+        }
+        self.prefetch(hash, first..self.params.hashes);
+        self.contains(hash, first)
+    }
 }
 
 /// The two hashes that an item's probes are made of.
@@ -361,6 +390,12 @@ impl Chain {
         Ok(Self { links, ..*self })
     }
 
+    /// Bytes of the chain and all that it owns, as they were asked for.
+    pub fn heap_bytes(&self) -> u64 {
+        let links: usize = self.links.iter().map(|link| link.bits.len()).sum();
+        (size_of::<Self>() + self.links.capacity() * size_of::<Link>() + links) as u64
+    }
+
     /// Shows every heap block below the chain itself.
     pub fn parts(&mut self, visit: &mut dyn FnMut(&mut dyn Part)) {
         visit(&mut self.links);
@@ -371,7 +406,9 @@ impl Chain {
 
     /// Whether `item` is reported present.
     pub fn contains(&self, item: &[u8]) -> bool {
-        self.has(Pair::of(item, self.options))
+        let hash = Pair::of(item, self.options);
+        self.links.iter().for_each(|link| link.prefetch_first(hash));
+        self.has(hash)
     }
 
     /// [`contains`](Self::contains) for many items.
@@ -399,7 +436,9 @@ impl Chain {
     ///
     /// As [`Refusal`] says.
     pub fn insert(&mut self, item: &[u8], quota: Quota<'_>) -> Insertion {
-        self.insert_hashed(Pair::of(item, self.options), quota)
+        let hash = Pair::of(item, self.options);
+        self.prefetch_for_insert(hash);
+        self.insert_hashed(hash, quota)
     }
 
     /// [`insert`](Self::insert) for many items in turn, into as many outcomes. It
@@ -435,14 +474,14 @@ impl Chain {
 
     fn prefetch_for_insert(&self, hash: Pair) {
         let Some((newest, older)) = self.links.split_last() else { return };
-        newest.prefetch(hash, 0..newest.params.hashes);
-        for link in older {
-            link.prefetch(hash, 0..link.first_probes());
+        if !newest.is_cached() {
+            newest.prefetch(hash, 0..newest.params.hashes);
         }
+        older.iter().for_each(|link| link.prefetch_first(hash));
     }
 
     fn has(&self, hash: Pair) -> bool {
-        self.links.iter().rev().any(|link| link.contains(hash, 0))
+        self.links.iter().rev().any(|link| link.contains_in_two_rounds(hash))
     }
 
     fn insert_hashed(&mut self, hash: Pair, quota: Quota<'_>) -> Insertion {
@@ -492,6 +531,12 @@ impl Link {
     /// In two rounds, so that an absent item costs the lines of its first probes
     /// only, and those of all items load together.
     fn contains_hashed(&self, hashes: &[Pair], found: &mut [bool]) {
+        if self.is_cached() {
+            for (hash, found) in hashes.iter().zip(found) {
+                *found = *found || self.contains(*hash, 0);
+            }
+            return;
+        }
         let first = self.first_probes();
         for (hash, _) in hashes.iter().zip(&*found).filter(|(_, found)| !**found) {
             self.prefetch(*hash, 0..first);
