@@ -290,6 +290,45 @@ fn the_first_error_of_several_is_redisblooms() {
 }
 
 #[test]
+fn a_wrong_number_of_arguments_is_refused() {
+    let server = Server::start();
+    let mut connection = server.resp2();
+    assert_eq!(connection.line("BF.ADD b a"), Reply::Int(1));
+    for command in [
+        "bf.reserve",
+        "bf.reserve x 0.01",
+        "bf.reserve x 0.01 10 EXPANSION 2 NONSCALING more",
+        "bf.add b",
+        "bf.add b x y",
+        "bf.madd b",
+        "bf.insert b ITEMS",
+        "bf.insert b NOCREATE ITEMS",
+        "bf.insert b NOCREATE NONSCALING",
+        "bf.insert b NOCREATE ERROR",
+        "bf.insert b NOCREATE CAPACITY",
+        "bf.insert b NOCREATE EXPANSION",
+        "bf.exists b",
+        "bf.exists b x y",
+        "bf.mexists b",
+        "bf.info",
+        "bf.info b SIZE ITEMS",
+        "bf.card",
+        "bf.card b x",
+        "bf.debug b x",
+        "bf.scandump b",
+        "bf.scandump b 0 1",
+        "bf.loadchunk b 1",
+        "bf.loadchunk b 1 data more",
+    ] {
+        let name = command.split(' ').next().expect("a name");
+        let error = format!("ERR wrong number of arguments for '{name}' command");
+        refused(&mut connection, command, &error);
+    }
+    assert_eq!(connection.line("BF.CARD b"), Reply::Int(1));
+    assert_eq!(connection.line("EXISTS x"), Reply::Int(0));
+}
+
+#[test]
 fn items_may_have_any_bytes_and_any_length() {
     if !own_server() {
         return;
