@@ -6,7 +6,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::golden::with_footer;
-use common::{Protocol, Reply, RespConnection, Server, own_server};
+use common::{Protocol, Reply, RespConnection, Server, own_arguments, own_server};
 
 const FULL: &str = "ERR non scaling filter is full";
 const CANNOT_GROW: &str = "ERR problem inserting into filter";
@@ -133,6 +133,29 @@ fn a_filter_larger_than_the_limit_per_key_is_refused() {
     refused(&mut connection, insert, NO_MEMORY);
     assert!(started.elapsed() < LONG);
     assert_eq!(connection.line("EXISTS x"), Reply::Int(0));
+}
+
+#[test]
+fn a_filter_that_the_machine_has_no_room_for_is_refused() {
+    if !own_arguments() {
+        return;
+    }
+    let mut server = Server::builder().module_args(&["bf-max-memory-per-key", "0"]).start();
+    let mut connection = server.resp2();
+    // More than any address space has: 2^61 bytes.
+    let mut header = Header::default();
+    (header.links[0].bits, header.links[0].bytes) = (u64::MAX - 63, (u64::MAX - 63) / 8);
+    assert_eq!(load(&mut connection, "x", 1, &header.bytes()), Reply::Error(NO_MEMORY.into()));
+    assert_eq!(connection.line("EXISTS x"), Reply::Int(0));
+    // 32 TiB and 180 GiB, which a system that promises more than it has may give.
+    (header.links[0].bits, header.links[0].bytes) = (1 << 48, 1 << 45);
+    let loaded = load(&mut connection, "x", 1, &header.bytes());
+    let reserved = connection.line("BF.RESERVE y 1e-300 1073741824");
+    for reply in [loaded, reserved] {
+        assert!(reply == Reply::ok() || reply == Reply::Error(NO_MEMORY.into()), "{reply}");
+    }
+    connection.line("DEL x y");
+    assert!(server.is_alive());
 }
 
 #[test]
@@ -642,6 +665,94 @@ fn changed_payloads_are_refused_or_work_but_never_stop_the_server() {
         assert!(started.elapsed() < 12 * LONG, "{layout}: {:?}", started.elapsed());
         assert!(server.is_alive());
     }
+}
+
+#[test]
+fn random_commands_get_one_reply_each() {
+    const COMMANDS: u64 = 30_000;
+    let names = [
+        "RESERVE",
+        "ADD",
+        "MADD",
+        "INSERT",
+        "EXISTS",
+        "MEXISTS",
+        "INFO",
+        "CARD",
+        "DEBUG",
+        "SCANDUMP",
+        "LOADCHUNK",
+    ];
+    let words: &[&[u8]] = &[
+        b"k",
+        b"l",
+        b"string",
+        b"a",
+        b"b",
+        b"",
+        b"\0",
+        b"\xff\r\n",
+        b"0",
+        b"1",
+        b"2",
+        b"3",
+        b"-1",
+        b"9",
+        b"17",
+        b"100",
+        b"0.01",
+        b"0.5",
+        b"1e-6",
+        b"nan",
+        b"inf",
+        b"EXPANSION",
+        b"NONSCALING",
+        b"NOCREATE",
+        b"CAPACITY",
+        b"ERROR",
+        b"ITEMS",
+        b"SIZE",
+        b"FILTERS",
+        b"9223372036854775807",
+        b"-9223372036854775808",
+        b"4294967296",
+        b"1073741824",
+    ];
+    if !own_server() {
+        return;
+    }
+    let mut server = Server::start();
+    let mut connection = server.resp2();
+    let mut random = Random(7);
+    let header = Header::default().bytes();
+    let (mut errors, mut others) = (0, 0);
+    for number in 0..COMMANDS {
+        if number % 100 == 0 {
+            assert_eq!(connection.line("FLUSHALL"), Reply::ok());
+            assert_eq!(connection.line("SET string 1"), Reply::ok());
+        }
+        let mut command = vec![format!("BF.{}", names[random.below(names.len())]).into_bytes()];
+        // A key first in most cases: without one nothing is reached.
+        command.extend((random.below(8) > 0).then(|| words[random.below(3)].to_vec()));
+        for _ in 0..random.below(7) {
+            command.push(match random.below(12) {
+                0 => header.clone(),
+                1 => (0..random.below(80)).map(|_| random.next() as u8).collect(),
+                _ => words[random.below(words.len())].to_vec(),
+            });
+        }
+        let reply = connection.command(&command);
+        match reply.unwrap_or_else(|error| panic!("{error} after {command:?}")) {
+            Reply::Error(text) => {
+                assert!(!text.contains("internal error"), "{command:?}: {text}");
+                errors += 1;
+            }
+            _ => others += 1,
+        }
+    }
+    assert_eq!(connection.line("PING"), Reply::Simple("PONG".into()));
+    assert!(errors > COMMANDS / 10 && others > COMMANDS / 10, "{errors} errors, {others} others");
+    assert!(server.is_alive());
 }
 
 /// Asserts that the command is refused with this error.

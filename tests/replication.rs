@@ -199,6 +199,31 @@ fn every_copy_equals_the_primary_after_a_mixed_load() {
 }
 
 #[test]
+fn a_filter_of_many_chunks_comes_back_from_a_rewritten_aof() {
+    if !own_server() {
+        return;
+    }
+    let builder = Server::builder().config("appendonly yes").config("aof-use-rdb-preamble no");
+    let mut server = builder.start();
+    let mut connection = server.resp2();
+    // Some 47 MB, three chunks, and a small layer behind.
+    accepted(&mut connection, "BF.RESERVE k 0.000001 12000000");
+    accepted(&mut connection, "BF.RESERVE l 0.01 10 EXPANSION 1");
+    for i in 0..3000 {
+        accepted(&mut connection, &format!("BF.ADD k item-{i}"));
+    }
+    for i in 0..100 {
+        accepted(&mut connection, &format!("BF.ADD l item-{i}"));
+    }
+    let before = server.dump_all();
+    assert!(before[0].1.len() > 3000 && before.len() == 2);
+    server.rewrite_aof();
+    server.restart();
+    assert!(server.dump_all() == before);
+    assert_eq!(server.resp2().line("BF.EXISTS k item-2999"), Reply::Int(1));
+}
+
+#[test]
 fn no_acknowledged_item_is_lost_when_the_server_is_killed() {
     if !own_server() {
         return;

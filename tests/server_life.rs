@@ -251,6 +251,28 @@ fn a_loaded_chunk_disturbs_a_watcher() {
 }
 
 #[test]
+fn a_client_that_caches_is_told_of_changes() {
+    let server = Server::start();
+    let (mut reader, mut writer) = (server.resp3(), server.resp2());
+    assert_eq!(writer.line("BF.ADD k a"), Reply::Int(1));
+    assert_eq!(reader.line("CLIENT TRACKING ON"), Reply::ok());
+    for (item, new) in [("a", 0), ("b", 1), ("b", 0), ("c", 1)] {
+        reader.line("BF.EXISTS k a");
+        assert_eq!(writer.call(&["BF.ADD", "k", item]), Reply::Int(new));
+        let pong = Reply::Simple("PONG".into());
+        let first = reader.line("PING");
+        if new == 0 {
+            assert_eq!(first, pong, "adding {item} again changes nothing");
+            continue;
+        }
+        let keys = Reply::Array(vec![Reply::Bulk(b"k".to_vec())]);
+        let told = Reply::Array(vec![Reply::Bulk(b"invalidate".to_vec()), keys]);
+        assert_eq!(first, told, "adding {item}");
+        assert_eq!(reader.read().expect("a reply"), pong);
+    }
+}
+
+#[test]
 fn transactions_and_scripts_run_the_commands_in_order() {
     let server = Server::start();
     let mut connection = server.resp2();
@@ -357,6 +379,30 @@ fn a_filter_that_would_pass_maxmemory_is_refused_and_nothing_evicted() {
         assert_eq!(connection.line("BF.RESERVE fits 0.001 1000000"), Reply::ok());
         assert_eq!(connection.line("BF.ADD fits a"), Reply::Int(1));
     }
+}
+
+#[test]
+fn many_small_layers_count_together_against_maxmemory() {
+    if !own_server() {
+        return;
+    }
+    let server = Server::builder().module_args(&["bf-layout", "redisbloom"]).start();
+    let mut connection = server.resp2();
+    // A header whose one layer takes 60 KB, then the same layer a thousand times.
+    assert_eq!(connection.line("BF.RESERVE one 0.001 30000"), Reply::ok());
+    let reply = connection.line("BF.SCANDUMP one 0");
+    let header = reply.array().and_then(|parts| parts[1].bytes()).expect("a header").to_vec();
+    let (chain, layer) = header.split_at(20);
+    let layers: u32 = 1000;
+    let mut header = [&chain[..8], &layers.to_le_bytes(), &chain[12..]].concat();
+    header.extend(layer.repeat(layers as usize));
+    let limit = server.used_memory() + 10 * MIB;
+    assert_eq!(connection.line(&format!("CONFIG SET maxmemory {limit}")), Reply::ok());
+    let load = [b"BF.LOADCHUNK".as_slice(), b"many", b"1", &header];
+    assert_eq!(connection.call(&load), Reply::Error(NO_MEMORY.into()));
+    assert!(server.used_memory() < limit);
+    assert_eq!(connection.line("CONFIG SET maxmemory 0"), Reply::ok());
+    assert_eq!(connection.call(&load), Reply::ok());
 }
 
 #[test]
