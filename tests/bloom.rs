@@ -196,7 +196,7 @@ fn the_largest_expansion_works_and_a_larger_one_is_refused() {
     let command = [strings(&["BF.MADD", "k"]), items.clone()].concat();
     assert_eq!(connection.call(&command).array().map(<[_]>::len), Some(100));
     let capacity = field(&mut connection, "k", "CAPACITY").int().expect("a number");
-    assert!(capacity >= 1 + 32_768, "{capacity}");
+    assert!(capacity > 32_768, "{capacity}");
     for item in &items {
         assert_eq!(connection.call(&["BF.EXISTS", "k", item]), Reply::Int(1));
     }
@@ -669,7 +669,7 @@ fn changed_payloads_are_refused_or_work_but_never_stop_the_server() {
 
 #[test]
 fn random_commands_get_one_reply_each() {
-    const COMMANDS: u64 = 30_000;
+    const COMMANDS: u64 = 15_000;
     let names = [
         "RESERVE",
         "ADD",

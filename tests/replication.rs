@@ -168,18 +168,22 @@ fn every_copy_equals_the_primary_after_a_mixed_load() {
         replica.replica_of(&primary);
         // A second replica has the first as its primary.
         let second = quiet(Server::builder()).start();
-        second.replica_of(&replica);
 
         let mut load = Load::new(&primary);
-        let mut readers = [Load::reader(&replica), Load::reader(&second)];
+        let mut readers = [Load::new(&replica), Load::new(&second)];
         for phase in 0..4 {
-            load.write(phase, 400);
-            readers.iter_mut().for_each(|reader| reader.read(100));
-            match phase {
-                0 => primary.rewrite_aof(),
-                1 => primary.bgsave(),
-                _ => {}
-            }
+            thread::scope(|scope| {
+                scope.spawn(|| load.write(phase, 500));
+                for reader in &mut readers {
+                    scope.spawn(|| reader.read(100));
+                }
+                match phase {
+                    0 => primary.rewrite_aof(),
+                    1 => primary.bgsave(),
+                    2 => second.replica_of(&replica),
+                    _ => {}
+                }
+            });
         }
         replica.wait_for_sync(&primary);
         second.wait_for_sync(&primary);
@@ -408,10 +412,6 @@ struct Load {
 impl Load {
     fn new(server: &Server) -> Self {
         Self { connection: server.connect(Protocol::Resp2), random: 0x9E37_79B9_7F4A_7C15 }
-    }
-
-    fn reader(server: &Server) -> Self {
-        Self::new(server)
     }
 
     fn below(&mut self, limit: u64) -> u64 {
