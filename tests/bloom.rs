@@ -124,7 +124,7 @@ fn absurd_capacities_and_rates_are_refused_without_a_key_or_memory() {
 
 #[test]
 fn a_filter_larger_than_the_limit_per_key_is_refused() {
-    let server = Server::start();
+    let server = Server::builder().module_args(&["bf-layout", "redisbloom"]).start();
     let mut connection = server.resp2();
     // 1e-300 at 2^30 items takes some 180 GiB, above the default limit of 32 GiB.
     let started = Instant::now();
