@@ -2,11 +2,13 @@
 //! replicas. A command file never touches bits or stored bytes.
 
 mod bf;
+mod cms;
 mod error;
 mod limits;
 mod parse;
 mod table;
 mod text;
+mod topk;
 
 use crate::host::{Ctx, Entry, Level, LoadFailure, log};
 
@@ -23,6 +25,19 @@ static COMMANDS: &[Entry] = &[
     Entry::of::<bf::Debug>(),
     Entry::of::<bf::ScanDump>(),
     Entry::of::<bf::LoadChunk>(),
+    Entry::of::<cms::InitByDim>(),
+    Entry::of::<cms::InitByProb>(),
+    Entry::of::<cms::IncrBy>(),
+    Entry::of::<cms::Query>(),
+    Entry::of::<cms::Merge>(),
+    Entry::of::<cms::Info>(),
+    Entry::of::<topk::Reserve>(),
+    Entry::of::<topk::Add>(),
+    Entry::of::<topk::IncrBy>(),
+    Entry::of::<topk::Query>(),
+    Entry::of::<topk::Count>(),
+    Entry::of::<topk::List>(),
+    Entry::of::<topk::Info>(),
 ];
 
 /// Registers the ACL categories and the commands.
