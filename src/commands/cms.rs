@@ -7,7 +7,7 @@ use super::limits;
 use super::parse::Word;
 use super::table::cms as table;
 use crate::host::spec::Spec;
-use crate::host::{Args, Beside, Call, Command, ErrorText, Keys, Output, StringRef};
+use crate::host::{self, Args, Beside, Call, Command, ErrorText, Keys, Output, StringRef};
 use crate::structures::BATCH;
 use crate::structures::cms::{self, Dimensions, MergeError, Operand, SATURATED};
 use crate::structures::quota::{Growth, Quota};
@@ -97,7 +97,9 @@ impl Command for IncrBy {
             }
             changed |= batch.iter().any(|&(_, amount)| amount != 0);
             sketch.increment(batch, |estimate| match estimate {
-                SATURATED => out.error(&text::SATURATED.text()),
+                // Of a replica, which added as much as its primary did, an error
+                // would be an alarm.
+                SATURATED if !host::must_follow(&out) => out.error(&text::SATURATED.text()),
                 estimate => out.integer(estimate.into()),
             });
         })?;

@@ -109,12 +109,13 @@ impl Command for IncrBy {
         let others = pairs.take(pairs.len() - 2);
         others.pairs::<BATCH, _, _>(increment, |_| ())?;
         let good = if increment(last.string(1)).is_ok() { pairs } else { others };
-        let mut accepted = Accepted::new(good, 2);
+        let mut accepted = Accepted::new(pairs, 2);
         out.array(pairs.len() / 2);
         good.pairs::<BATCH, _, _>(increment, |batch| {
             add(&mut topk, batch, &mut out, &mut accepted);
         })?;
         if good.len() < pairs.len() {
+            accepted.note(false);
             out.error(&text::BAD_INCREMENT.text());
         }
         if accepted.replicate(&mut out, c"TOPK.INCRBY", key) {
@@ -155,8 +156,8 @@ fn add<'a>(
     }
 }
 
-/// What replicas are to see of a call: an addition that was refused here for want
-/// of memory must not be made there.
+/// What replicas are to see of a call: an addition that was refused here, for want
+/// of memory, must not be made there.
 struct Accepted<'a> {
     args: Args<'a>,
     /// Arguments of one addition.
@@ -185,7 +186,6 @@ impl<'a> Accepted<'a> {
     /// Sends on what was accepted; whether there was anything.
     fn replicate(&self, out: &mut Output<'_>, command: &CStr, key: StringRef<'_>) -> bool {
         match &self.some {
-            None if self.done == 0 => return false,
             Some(some) if some.is_empty() => return false,
             None => out.replicate(),
             Some(some) => out.replicate_as(command, key, some),
