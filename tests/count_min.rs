@@ -21,9 +21,9 @@ fn a_call_with_a_bad_increment_adds_nothing() {
         assert_eq!(connection.line(&format!("CMS.INCRBY s {pairs}")), error(want), "{pairs}");
     }
     // In each of several batches.
-    for bad in [0, 1, 31, 32, 33, 64, 99] {
+    for bad in [0, 1, 31, 32, 33, 64, 127, 128, 299] {
         let pair = |i| if i == bad { "a x ".into() } else { format!("a {i} ") };
-        let pairs: String = (0..100).map(pair).collect();
+        let pairs: String = (0..300).map(pair).collect();
         let reply = connection.line(&format!("CMS.INCRBY s {pairs}"));
         assert_eq!(reply, error("CMS: Cannot parse number"), "{bad}");
     }
@@ -35,7 +35,7 @@ fn a_call_with_a_bad_increment_adds_nothing() {
 fn many_pairs_at_once_are_as_one_after_another() {
     let server = Server::start();
     let mut connection = server.resp2();
-    for pairs in [1, 2, 31, 32, 33, 64, 65, 500] {
+    for pairs in [1, 2, 31, 32, 33, 65, 127, 128, 129, 500] {
         for key in ["once", "single"] {
             connection.line(&format!("DEL {key}"));
             accepted(&mut connection, &format!("CMS.INITBYDIM {key} 50 9"));

@@ -247,7 +247,7 @@ fn a_sketch_is_copied_measured_and_freed_with_its_items() {
     let mut connection = server.resp2();
     connection.line("TOPK.QUERY none a");
     let before = server.used_memory();
-    accepted(&mut connection, "TOPK.RESERVE t 1000 100 4 0.9");
+    accepted(&mut connection, "TOPK.RESERVE t 1000 5000 4 0.9");
     let empty = usage(&mut connection);
     for i in 0..1000 {
         let item = format!("{i:01000}");

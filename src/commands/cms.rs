@@ -84,31 +84,46 @@ impl Command for IncrBy {
             return Ok(());
         }
         let mut sketch = keys.write::<Sketch>(args.string(1))?.ok_or(text::NO_KEY)?;
-        // Every amount is read before any is added. Where all pairs are one batch,
-        // they are anyway.
-        if pairs.len() > 2 * BATCH {
-            pairs.pairs::<BATCH, _, _>(amount, |_| ())?;
-        }
-        let (mut begun, mut changed) = (false, false);
-        pairs.pairs::<BATCH, _, _>(amount, |batch| {
-            if !begun {
-                out.array(pairs.len() / 2);
-                begun = true;
-            }
-            changed |= batch.iter().any(|&(_, amount)| amount != 0);
-            sketch.increment(batch, |estimate| match estimate {
-                // Of a replica, which added as much as its primary did, an error
-                // would be an alarm.
-                SATURATED if !host::must_follow(&out) => out.error(&text::SATURATED.text()),
-                estimate => out.integer(estimate.into()),
-            });
-        })?;
-        if changed {
+        let added = if pairs.len() <= 2 * BATCH {
+            increment::<BATCH>(&mut sketch, pairs, &mut out)?
+        } else {
+            increment::<{ 4 * BATCH }>(&mut sketch, pairs, &mut out)?
+        };
+        if added {
             sketch.changed(c"cms.incrby");
             out.replicate();
         }
         Ok(())
     }
+}
+
+/// Adds the amount of each pair to its item, `N` pairs at a time, and replies with
+/// the estimates; whether any amount was more than 0.
+fn increment<const N: usize>(
+    sketch: &mut Sketch,
+    pairs: Args<'_>,
+    out: &mut Output<'_>,
+) -> Result<bool, Error> {
+    // Every amount is read before any is added: where all pairs are one portion,
+    // that is so anyway.
+    if pairs.len() > 2 * N {
+        pairs.iter().skip(1).step_by(2).try_for_each(|argument| amount(argument).map(drop))?;
+    }
+    let (mut begun, mut added) = (false, false);
+    pairs.pairs::<N, _, _>(amount, |portion| {
+        if !begun {
+            out.array(pairs.len() / 2);
+            begun = true;
+        }
+        added |= portion.iter().any(|&(_, amount)| amount != 0);
+        sketch.increment(portion, |estimate| match estimate {
+            // Of a replica, which added as much as its primary did, an error would
+            // be an alarm.
+            SATURATED if !host::must_follow(out) => out.error(&text::SATURATED.text()),
+            estimate => out.integer(estimate.into()),
+        });
+    })?;
+    Ok(added)
 }
 
 /// What an item's count is to be raised by.

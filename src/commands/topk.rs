@@ -107,7 +107,7 @@ impl Command for IncrBy {
         let mut topk = keys.write::<TopK>(key)?.ok_or(text::NO_KEY)?;
         let last = pairs.from(pairs.len() - 2);
         let others = pairs.take(pairs.len() - 2);
-        others.pairs::<BATCH, _, _>(increment, |_| ())?;
+        others.iter().skip(1).step_by(2).try_for_each(|argument| increment(argument).map(drop))?;
         let good = if increment(last.string(1)).is_ok() { pairs } else { others };
         let mut accepted = Accepted::new(pairs, 2);
         out.array(pairs.len() / 2);
