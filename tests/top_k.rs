@@ -211,6 +211,9 @@ fn an_item_beyond_the_limit_is_refused_alone_on_primary_and_replica() {
     let want = [(b"c".to_vec(), 3), (b"a".to_vec(), 1), (b"b".to_vec(), 1)];
     assert_eq!(list(&mut connection, "t"), want);
     assert_eq!(dumps(&replica), dumps(&primary));
+    let number = |field| primary.info("everything", field);
+    assert_eq!(number("bf_topk_adds").as_deref(), Some("3"));
+    assert_eq!(number("bf_topk_refusals").as_deref(), Some("3"));
 }
 
 #[test]

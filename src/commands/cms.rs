@@ -8,6 +8,7 @@ use super::parse::Word;
 use super::table::cms as table;
 use crate::host::spec::Spec;
 use crate::host::{self, Args, Beside, Call, Command, ErrorText, Keys, Output, StringRef};
+use crate::metrics;
 use crate::structures::BATCH;
 use crate::structures::cms::{self, Dimensions, MergeError, Operand, SATURATED};
 use crate::structures::quota::{Growth, Quota};
@@ -123,6 +124,7 @@ fn increment<const N: usize>(
             estimate => out.integer(estimate.into()),
         });
     })?;
+    metrics::CMS.added(pairs.len() as u64 / 2);
     Ok(added)
 }
 
@@ -144,10 +146,15 @@ impl Command for Query {
         let sketch = keys.read::<Sketch>(args.string(1))?.ok_or(text::NO_KEY)?;
         let items = args.from(2);
         out.array(items.len());
+        let mut hits = 0;
         items.batches::<BATCH>(|batch| {
-            sketch.query(batch, |estimate| out.integer(estimate.into()));
+            sketch.query(batch, |estimate| {
+                hits += u64::from(estimate > 0);
+                out.integer(estimate.into());
+            });
             true
         });
+        metrics::CMS.looked_up(items.len() as u64, hits);
         Ok(())
     }
 }

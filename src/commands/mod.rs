@@ -9,6 +9,7 @@ mod parse;
 mod table;
 mod text;
 mod topk;
+mod warn;
 
 use crate::host::{Ctx, Entry, Level, LoadFailure, log};
 

@@ -8,6 +8,7 @@ use super::parse::Word;
 use super::table::topk as table;
 use crate::host::spec::Spec;
 use crate::host::{Args, Call, Command, ErrorText, Output, StringRef};
+use crate::metrics;
 use crate::structures::BATCH;
 use crate::structures::quota::{Growth, Quota};
 use crate::structures::topk::{self, Addition, Params};
@@ -146,7 +147,11 @@ fn add<'a>(
             *place = addition;
         }
     });
-    for addition in &additions[..batch.len()] {
+    let additions = &additions[..batch.len()];
+    let refused = additions.iter().filter(|addition| addition.is_err()).count();
+    metrics::TOPK.added((batch.len() - refused) as u64);
+    metrics::TOPK.refused(refused as u64);
+    for addition in additions {
         accepted.note(addition.is_ok());
         match addition {
             Ok(None) => out.null(),
@@ -206,10 +211,15 @@ impl Command for Query {
         let topk = keys.read::<TopK>(args.string(1))?.ok_or(text::NO_KEY)?;
         let items = args.from(2);
         out.array(items.len());
+        let mut hits = 0;
         items.batches::<BATCH>(|batch| {
-            topk.query(batch, |listed| out.bool(listed));
+            topk.query(batch, |listed| {
+                hits += u64::from(listed);
+                out.bool(listed);
+            });
             true
         });
+        metrics::TOPK.looked_up(items.len() as u64, hits);
         Ok(())
     }
 }
@@ -226,10 +236,15 @@ impl Command for Count {
         let topk = keys.read::<TopK>(args.string(1))?.ok_or(text::NO_KEY)?;
         let items = args.from(2);
         out.array(items.len());
+        let mut hits = 0;
         items.batches::<BATCH>(|batch| {
-            topk.count(batch, |count| out.integer(count.into()));
+            topk.count(batch, |count| {
+                hits += u64::from(count > 0);
+                out.integer(count.into());
+            });
             true
         });
+        metrics::TOPK.looked_up(items.len() as u64, hits);
         Ok(())
     }
 }
