@@ -6,6 +6,7 @@ mod error;
 mod limits;
 mod parse;
 mod table;
+mod tdigest;
 mod text;
 
 use crate::host::{Ctx, Entry, Level, LoadFailure, log};
@@ -23,6 +24,20 @@ static COMMANDS: &[Entry] = &[
     Entry::of::<bf::Debug>(),
     Entry::of::<bf::ScanDump>(),
     Entry::of::<bf::LoadChunk>(),
+    Entry::of::<tdigest::Create>(),
+    Entry::of::<tdigest::Reset>(),
+    Entry::of::<tdigest::Add>(),
+    Entry::of::<tdigest::Merge>(),
+    Entry::of::<tdigest::Min>(),
+    Entry::of::<tdigest::Max>(),
+    Entry::of::<tdigest::Quantile>(),
+    Entry::of::<tdigest::Cdf>(),
+    Entry::of::<tdigest::Rank>(),
+    Entry::of::<tdigest::RevRank>(),
+    Entry::of::<tdigest::ByRank>(),
+    Entry::of::<tdigest::ByRevRank>(),
+    Entry::of::<tdigest::TrimmedMean>(),
+    Entry::of::<tdigest::Info>(),
 ];
 
 /// Registers the ACL categories and the commands.
