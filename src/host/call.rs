@@ -30,25 +30,20 @@ pub trait ErrorText {
     fn text(&self) -> Cow<'static, CStr>;
 }
 
-/// A function that the server calls for a command.
-type Trampoline = unsafe extern "C" fn(
-    *mut raw::RedisModuleCtx,
-    *mut *mut raw::RedisModuleString,
-    c_int,
-) -> c_int;
-
 /// A command as the registry holds it.
 pub struct Entry {
     pub(super) spec: Spec,
-    pub(super) run: Trampoline,
-    /// As `run`, for servers that ask the command itself where its keys are.
-    pub(super) run_or_find_keys: Trampoline,
+    pub(super) run: unsafe extern "C" fn(
+        *mut raw::RedisModuleCtx,
+        *mut *mut raw::RedisModuleString,
+        c_int,
+    ) -> c_int,
 }
 
 impl Entry {
     /// The entry of command `C`.
     pub const fn of<C: Command>() -> Self {
-        Self { spec: C::SPEC, run: trampoline::<C>, run_or_find_keys: trampoline_or_find_keys::<C> }
+        Self { spec: C::SPEC, run: trampoline::<C> }
     }
 }
 
@@ -76,32 +71,6 @@ unsafe extern "C" fn trampoline<C: Command>(
     });
     if done.is_none() {
         Output { ctx, call: PhantomData }.error(c"ERR internal error, see the server log");
-    }
-    OK
-}
-
-/// As [`trampoline`], but answers the question where the keys are, which servers
-/// before 7.0 ask by a call (command flag `getkeys-api`).
-unsafe extern "C" fn trampoline_or_find_keys<C: Command>(
-    ctx: *mut raw::RedisModuleCtx,
-    argv: *mut *mut raw::RedisModuleString,
-    argc: c_int,
-) -> c_int {
-    // SAFETY: the server passes a live context and `argc` live strings.
-    unsafe {
-        if api!(RedisModule_IsKeysPositionRequest)(ctx) == 0 {
-            return trampoline::<C>(ctx, argv, argc);
-        }
-        guard(|| {
-            let args = Args::from_raw(argv, argc);
-            C::SPEC.key_positions(
-                args.len(),
-                |position| args.string(position).integer(),
-                |key| {
-                    api!(RedisModule_KeyAtPos)(ctx, key as c_int);
-                },
-            );
-        });
     }
     OK
 }

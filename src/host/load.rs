@@ -89,22 +89,15 @@ impl Ctx<'_> {
     ///
     /// Where the server refuses a part of it.
     pub fn add_command(self, entry: &'static Entry) -> Result<(), LoadFailure> {
-        let spec = &entry.spec;
+        let Entry { spec, run } = entry;
         let name = spec.name;
-        // SAFETY: set once, before this.
-        let has_key_specs = unsafe { raw::RedisModule_SetCommandInfo }.is_some();
-        let (run, flags) = if spec.counts_keys() && !has_key_specs {
-            (entry.run_or_find_keys, spec.flags_to_find_keys())
-        } else {
-            (entry.run, spec.flags.to_owned())
-        };
         // SAFETY: a live context and static strings.
         let created = unsafe {
             api!(RedisModule_CreateCommand)(
                 self.raw,
                 name.as_ptr(),
-                Some(run),
-                flags.as_ptr(),
+                Some(*run),
+                spec.flags.as_ptr(),
                 1,
                 1,
                 1,

@@ -1,6 +1,6 @@
 //! What the server is told of a command: flags, keys, categories, documentation.
 
-use std::ffi::{CStr, CString, c_int};
+use std::ffi::{CStr, c_int};
 
 use redis_module::raw;
 
@@ -33,41 +33,6 @@ impl Spec {
     pub fn accepts(&self, argc: usize) -> bool {
         let wanted = self.arity.unsigned_abs() as usize;
         if self.arity < 0 { argc >= wanted } else { argc == wanted }
-    }
-
-    /// Whether some keys stand where another argument says.
-    pub(super) fn counts_keys(&self) -> bool {
-        self.keys.iter().any(|key| matches!(key.place, KeyPlace::CountedAt(_)))
-    }
-
-    /// The server's command flags, with the one that has it ask the command where
-    /// its keys are.
-    pub(super) fn flags_to_find_keys(&self) -> CString {
-        let bytes = [self.flags.to_bytes(), b" getkeys-api"].concat();
-        CString::new(bytes).expect("flags have no NUL")
-    }
-
-    /// Shows the positions of all keys in a call of `argc` arguments. `number` reads
-    /// the argument at a position. Keys that a call promises and does not have are
-    /// left out: such a call fails.
-    pub(super) fn key_positions(
-        &self,
-        argc: usize,
-        number: impl Fn(usize) -> Option<i64>,
-        mut show: impl FnMut(usize),
-    ) {
-        for key in self.keys {
-            let positions = match key.place {
-                KeyPlace::At(position) => position as usize..position as usize + 1,
-                KeyPlace::CountedAt(position) => {
-                    let at = position as usize;
-                    let count = if at < argc { number(at) } else { None };
-                    let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
-                    at + 1..(at + 1).saturating_add(count)
-                }
-            };
-            positions.take_while(|position| *position < argc).for_each(&mut show);
-        }
     }
 
     /// Whether the command may change a key.
@@ -201,41 +166,5 @@ impl Arg {
     pub const fn multiple(mut self) -> Self {
         self.flags |= raw::REDISMODULE_CMD_ARG_MULTIPLE;
         self
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MERGE: Spec = Spec {
-        name: c"merge",
-        arity: -4,
-        flags: c"write",
-        acl: c"",
-        keys: &[
-            KeySpec::first(KeyAccess::Update),
-            KeySpec { place: KeyPlace::CountedAt(2), access: KeyAccess::Read },
-        ],
-        tips: c"",
-        summary: c"",
-        complexity: c"",
-        since: c"",
-        args: &[],
-    };
-
-    #[test]
-    fn counted_keys_end_with_the_arguments() {
-        let positions = |argc, count| {
-            let mut positions = Vec::new();
-            MERGE.key_positions(argc, |_| count, |position| positions.push(position));
-            positions
-        };
-        assert_eq!(positions(6, Some(2)), [1, 3, 4]);
-        assert_eq!(positions(6, Some(i64::MAX)), [1, 3, 4, 5]);
-        assert_eq!(positions(6, Some(-1)), [1]);
-        assert_eq!(positions(6, None), [1]);
-        assert_eq!(positions(2, Some(1)), [1]);
-        assert!(positions(1, Some(1)).is_empty());
     }
 }
