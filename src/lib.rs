@@ -8,6 +8,7 @@
 //! | [`types`]      | the data types of the server                              |
 //! | [`commands`]   | arguments, replies, replication                           |
 //! | [`config`]     | the settings                                              |
+//! | [`metrics`]    | counters and the sections of `INFO`                       |
 //! | [`host`]       | the server's API made safe; nearly every `unsafe`         |
 //!
 //! Dependencies point one way: commands and types to codec to structures, and
@@ -17,6 +18,7 @@ pub mod codec;
 pub mod commands;
 pub mod config;
 pub mod host;
+pub mod metrics;
 pub mod structures;
 pub mod types;
 
@@ -78,9 +80,10 @@ fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), LoadFailure> {
     ctx.name_log_lines();
     let version = env!("CARGO_PKG_VERSION");
     host::log(Level::Notice, &format!("ferrobloom version {version}"));
-    ctx.handle_io_errors();
+    ctx.set_options();
     types::register(ctx)?;
     commands::register(ctx)?;
+    metrics::register(ctx)?;
     config::register(ctx, args)?;
     if !ctx.has_settings() {
         host::log(

@@ -7,12 +7,14 @@ use super::limits;
 use super::parse::Options;
 use super::table::bf as table;
 use super::text::general;
+use super::warn;
 use crate::codec::LoadError;
 use crate::codec::bloom as codec;
 use crate::codec::chunks::ChunkError;
 use crate::config::{self, Layout};
 use crate::host::spec::Spec;
 use crate::host::{Args, Call, Command, Keys, Level, Output, StringRef, log};
+use crate::metrics;
 use crate::structures::BATCH;
 use crate::structures::bloom::{CreateError, Filter, Insertion, Params, Refusal};
 use crate::structures::quota::{Growth, Quota};
@@ -83,12 +85,16 @@ impl Command for Add {
         let Call { args, mut keys, mut out } = call;
         let key = args.string(1);
         let mut filter = keys.write_or_create(key, || created(&mut out, key, default_params()))?;
+        let layers = filter.layers();
         let added =
             filter.insert(args.bytes(2), Quota::new(&|growth| limits::allows(&out, growth)));
         if added == Ok(true) {
             filter.changed(ADDED);
             out.replicate();
+            metrics::BLOOM.added(1);
         }
+        metrics::BLOOM.refused(added.is_err().into());
+        warn_of(&filter, key, layers, added == Err(Refusal::Full));
         reply_insertion(&mut out, added);
         Ok(())
     }
@@ -184,7 +190,9 @@ impl Command for Exists {
     fn run(call: Call<'_>) -> Result<(), Error> {
         let Call { args, keys, mut out } = call;
         let filter = keys.read::<Filter>(args.string(1)).unwrap_or(None);
-        out.bool(filter.is_some_and(|filter| filter.contains(args.bytes(2))));
+        let found = filter.is_some_and(|filter| filter.contains(args.bytes(2)));
+        metrics::BLOOM.looked_up(1, found.into());
+        out.bool(found);
         Ok(())
     }
 }
@@ -205,13 +213,18 @@ impl Command for MExists {
             (0..items.len()).for_each(|_| out.bool(false));
             return Ok(());
         };
+        let mut hits = 0;
         items.batches::<BATCH>(|batch| {
             let mut found = [false; BATCH];
             let found = &mut found[..batch.len()];
             filter.contains_batch(batch, found);
-            found.iter().for_each(|found| out.bool(*found));
+            for found in found {
+                hits += u64::from(*found);
+                out.bool(*found);
+            }
             true
         });
+        metrics::BLOOM.looked_up(items.len() as u64, hits);
         Ok(())
     }
 }
@@ -451,13 +464,14 @@ fn insert_all(
 ) -> Result<(), Error> {
     let mut filter = keys.write_or_create(key, || created(&mut out, key, params()))?;
     let scaling = filter.expansion().is_some();
+    let layers = filter.layers();
     // Only a non-scaling filter can end the reply early.
     if scaling {
         out.array(items.len());
     } else {
         out.array_begin();
     }
-    let (mut done, mut changed) = (0, false);
+    let (mut done, mut added, mut refused) = (0, 0, 0);
     // The items that a replica is to see, where not all of them: one that was
     // refused here for want of memory must not be added there.
     let mut accepted: Option<Vec<StringRef<'_>>> = None;
@@ -467,7 +481,8 @@ fn insert_all(
         let quota = |growth| limits::allows(&out, growth);
         let count = filter.insert_batch(batch, Quota::new(&quota), outcomes);
         for outcome in &outcomes[..count] {
-            changed |= *outcome == Ok(true);
+            added += u64::from(*outcome == Ok(true));
+            refused += u64::from(outcome.is_err());
             if *outcome == Err(Refusal::CannotGrow) {
                 accepted.get_or_insert_with(|| items.take(done).iter().collect());
             } else if let Some(accepted) = &mut accepted {
@@ -481,7 +496,10 @@ fn insert_all(
     if !scaling {
         out.array_end(done);
     }
-    if changed {
+    metrics::BLOOM.added(added);
+    metrics::BLOOM.refused(refused);
+    warn_of(&filter, key, layers, !scaling && refused > 0);
+    if added > 0 {
         filter.changed(ADDED);
         match accepted {
             None => out.replicate(),
@@ -489,6 +507,24 @@ fn insert_all(
         }
     }
     Ok(())
+}
+
+/// Layers from which on a filter was probably made without the capacity it needs.
+const MANY_LAYERS: u64 = 8;
+
+/// Warns of filters that work worse than their makers expect. `layers` is their
+/// number before the command.
+fn warn_of(filter: &Filter, key: StringRef<'_>, layers: u64, full: bool) {
+    if full {
+        warn::about(key.bytes(), "is full and does not scale: new items are refused");
+    } else if filter.layers() > layers.max(MANY_LAYERS - 1) {
+        let text = format!(
+            "has grown to {} layers, each of which a look-up visits; \
+             reserve it for the number of items that it is to hold",
+            filter.layers()
+        );
+        warn::about(key.bytes(), &text);
+    }
 }
 
 fn reply_insertion(out: &mut Output<'_>, insertion: Insertion) {

@@ -8,6 +8,7 @@ mod parse;
 mod table;
 mod tdigest;
 mod text;
+mod warn;
 
 use crate::host::{Ctx, Entry, Level, LoadFailure, log};
 

@@ -7,6 +7,7 @@
 
 pub mod alloc;
 mod call;
+mod info;
 mod key;
 mod load;
 mod log;
@@ -23,6 +24,7 @@ use std::slice;
 use redis_module::raw;
 
 pub use call::{Args, Call, Command, Entry, ErrorText, Output, StringRef};
+pub use info::InfoWriter;
 pub use key::{Key, KeyMut, Keys, Native, TypeHandle, WrongType};
 pub use load::{Ctx, LoadFailure};
 pub use log::{Level, install_panic_hook, log};
