@@ -2,12 +2,14 @@
 //! replicas. A command file never touches bits or stored bytes.
 
 mod bf;
+mod cms;
 mod error;
 mod limits;
 mod parse;
 mod table;
 mod tdigest;
 mod text;
+mod topk;
 mod warn;
 
 use crate::host::{Ctx, Entry, Level, LoadFailure, log};
@@ -25,6 +27,19 @@ static COMMANDS: &[Entry] = &[
     Entry::of::<bf::Debug>(),
     Entry::of::<bf::ScanDump>(),
     Entry::of::<bf::LoadChunk>(),
+    Entry::of::<cms::InitByDim>(),
+    Entry::of::<cms::InitByProb>(),
+    Entry::of::<cms::IncrBy>(),
+    Entry::of::<cms::Query>(),
+    Entry::of::<cms::Merge>(),
+    Entry::of::<cms::Info>(),
+    Entry::of::<topk::Reserve>(),
+    Entry::of::<topk::Add>(),
+    Entry::of::<topk::IncrBy>(),
+    Entry::of::<topk::Query>(),
+    Entry::of::<topk::Count>(),
+    Entry::of::<topk::List>(),
+    Entry::of::<topk::Info>(),
     Entry::of::<tdigest::Create>(),
     Entry::of::<tdigest::Reset>(),
     Entry::of::<tdigest::Add>(),

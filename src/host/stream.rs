@@ -1,6 +1,7 @@
 //! The server's streams: RDB to read and write, and the AOF being rewritten.
 
 use std::ffi::{CStr, c_char, c_longlong};
+use std::ptr;
 
 use redis_module::raw;
 
@@ -179,19 +180,21 @@ impl Aof {
     /// key in its own database; whether that worked. (The server adds the time to
     /// live itself.)
     pub fn restore(&mut self) -> bool {
-        // SAFETY: a live stream and key; each object is freed once.
+        // SAFETY: a live stream and key, and a context of its own, as that of the
+        // stream has no client to choose a database for; each object is freed once.
         unsafe {
-            let ctx = api!(RedisModule_GetContextFromIO)(self.io);
+            let ctx = api!(RedisModule_GetThreadSafeContext)(ptr::null_mut());
             // Before 7.0 the database of a stream is not told: 0 then.
             if let Some(database) = raw::RedisModule_GetDbIdFromIO {
                 api!(RedisModule_SelectDb)(ctx, database(self.io));
             }
             let reply = api!(RedisModule_Call)(ctx, c"DUMP".as_ptr(), c"s".as_ptr(), self.key);
-            if reply.is_null() {
-                return false;
-            }
             let mut len = 0;
-            let payload = api!(RedisModule_CallReplyStringPtr)(reply, &mut len);
+            let payload = if reply.is_null() {
+                ptr::null()
+            } else {
+                api!(RedisModule_CallReplyStringPtr)(reply, &mut len)
+            };
             if !payload.is_null() {
                 api!(RedisModule_EmitAOF)(
                     self.io,
@@ -203,7 +206,10 @@ impl Aof {
                     len,
                 );
             }
-            api!(RedisModule_FreeCallReply)(reply);
+            if !reply.is_null() {
+                api!(RedisModule_FreeCallReply)(reply);
+            }
+            api!(RedisModule_FreeThreadSafeContext)(ctx);
             !payload.is_null()
         }
     }

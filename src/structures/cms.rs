@@ -9,7 +9,7 @@
 #![forbid(unsafe_code)]
 
 use super::BATCH;
-use super::buffer::{Buffer, OutOfMemory};
+use super::buffer::{Buffer, OutOfMemory, Part};
 use super::prefetch::prefetch;
 use super::quota::Quota;
 use super::rows::{LANES, Rows, murmur2_batch, row_seeds};
@@ -150,9 +150,9 @@ impl Sketch {
         self.cells.size() as u64
     }
 
-    /// The blocks on the heap, for defragmentation.
-    pub fn buffers_mut(&mut self) -> [&mut Buffer<u32>; 1] {
-        [&mut self.cells]
+    /// Shows every heap block of the sketch.
+    pub fn parts(&mut self, visit: &mut dyn FnMut(&mut dyn Part)) {
+        visit(&mut self.cells);
     }
 
     /// Adds each pair's amount to its item, in order, and calls `each` with the

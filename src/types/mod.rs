@@ -2,7 +2,9 @@
 //! its own. A type only wires; formats are the codecs' and algorithms the cores'.
 
 pub mod bloom;
+pub mod cms;
 pub mod tdigest;
+pub mod topk;
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::ManuallyDrop;
@@ -64,6 +66,8 @@ pub enum Purpose {
 pub fn register(ctx: Ctx<'_>) -> Result<(), LoadFailure> {
     ctx.watch_snapshots();
     register_type::<bloom::Filter>(ctx)?;
+    register_type::<cms::Sketch>(ctx)?;
+    register_type::<topk::TopK>(ctx)?;
     register_type::<tdigest::Digest>(ctx)
 }
 
