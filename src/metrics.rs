@@ -94,6 +94,7 @@ macro_rules! names {
 }
 
 static BLOOM_NAMES: Names = names!(c"bloom", "bloom");
+static TDIGEST_NAMES: Names = names!(c"tdigest", "tdigest");
 
 /// Registers the sections.
 ///
@@ -106,11 +107,12 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), LoadFailure> {
 
 fn write(info: &mut InfoWriter) {
     use crate::host::Native;
-    use crate::types::bloom;
+    use crate::types::{bloom, tdigest};
     if info.section(c"module") {
         info.text(c"ferrobloom_version", VERSION);
     }
     family(info, &BLOOM_NAMES, bloom::Filter::tally(), &BLOOM);
+    family(info, &TDIGEST_NAMES, tdigest::Digest::tally(), &TDIGEST);
 }
 
 const VERSION: &CStr =

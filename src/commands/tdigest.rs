@@ -8,6 +8,7 @@ use super::parse::Word;
 use super::table::tdigest as table;
 use crate::host::spec::Spec;
 use crate::host::{Args, Call, Command, Key, KeyMut, Keys, Output, StringRef};
+use crate::metrics;
 use crate::structures::buffer::OutOfMemory;
 use crate::structures::quota::{Growth, Quota};
 use crate::structures::tdigest::{self as core, DEFAULT_COMPRESSION, TDigest, View};
@@ -77,7 +78,12 @@ impl Command for Add {
         let mut digest = existing_mut(&mut keys, args.string(1))?;
         with_all(args.from(2), observation, |values| {
             let allows = |growth: Growth| limits::allows(&out, growth);
-            digest.add_all(values, Quota::new(&allows)).map_err(add_error)
+            digest.add_all(values, Quota::new(&allows)).map_err(|error| {
+                metrics::TDIGEST.refused(values.len() as u64);
+                add_error(error)
+            })?;
+            metrics::TDIGEST.added(values.len() as u64);
+            Ok(())
         })?;
         digest.changed(c"tdigest.add");
         out.ok();
@@ -389,6 +395,8 @@ fn answer<T: Copy + Default>(
     let digest = existing(&keys, args.string(1))?;
     with_all(args.from(2), parse, |questions| {
         let view = digest.view().map_err(no_memory)?;
+        let count = questions.len() as u64;
+        metrics::TDIGEST.looked_up(count, if view.is_empty() { 0 } else { count });
         out.array(questions.len());
         questions.iter().for_each(|question| each(&view, *question, &mut out));
         Ok(())

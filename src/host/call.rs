@@ -220,12 +220,35 @@ impl<'a> StringRef<'a> {
     }
 
     /// The bytes as a real number, by the server's rules. Never NaN.
+    #[inline]
     pub fn double(self) -> Option<f64> {
+        plain_decimal(self.bytes()).or_else(|| self.double_of_server())
+    }
+
+    fn double_of_server(self) -> Option<f64> {
         let mut value = 0.0;
         // SAFETY: a live string and a place for the value.
         let status = unsafe { api!(RedisModule_StringToDouble)(self.raw, &mut value) };
         (status == OK && !value.is_nan()).then_some(value)
     }
+}
+
+/// Digits with a point or an exponent, as every server reads them and several times
+/// faster. `None` for anything that servers may read in different ways: blanks, a
+/// plus sign, other notations, numbers outside of the normal range.
+fn plain_decimal(bytes: &[u8]) -> Option<f64> {
+    const LONGEST: usize = 32;
+    let (first, last) = (bytes.first()?, bytes.last()?);
+    let plain = bytes.len() <= LONGEST
+        && (first.is_ascii_digit() || *first == b'-')
+        && last.is_ascii_digit()
+        && bytes.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'-' | b'+' | b'e' | b'E'));
+    if !plain {
+        return None;
+    }
+    let value: f64 = std::str::from_utf8(bytes).ok()?.parse().ok()?;
+    let zero = || bytes.iter().all(|byte| matches!(byte, b'0' | b'.' | b'-'));
+    (value.is_normal() || zero()).then_some(value)
 }
 
 /// The reply to the client, and what goes to replicas and the AOF.
@@ -426,3 +449,25 @@ impl Output<'_> {
 }
 
 const _: () = assert!(size_of::<StringRef<'_>>() == size_of::<*mut raw::RedisModuleString>());
+
+#[cfg(test)]
+mod tests {
+    use super::plain_decimal;
+
+    #[test]
+    fn plain_decimals_are_read_without_the_server() {
+        for (text, value) in [("1", 1.0), ("-2.5", -2.5), ("1e3", 1000.0), ("12.5E-1", 1.25)] {
+            assert_eq!(plain_decimal(text.as_bytes()), Some(value), "{text}");
+        }
+        assert_eq!(plain_decimal(b"0.00"), Some(0.0));
+        assert_eq!(plain_decimal(b"-0").map(f64::to_bits), Some((-0.0_f64).to_bits()));
+    }
+
+    #[test]
+    fn all_other_numbers_are_left_to_the_server() {
+        let doubtful = "|-|+1|.5|1.|1e|e1| 1|1 |1_0|0x1|inf|-inf|nan|1e400|1e-400|5e-324|--1|1-1";
+        for text in doubtful.split('|') {
+            assert_eq!(plain_decimal(text.as_bytes()), None, "{text}");
+        }
+    }
+}
