@@ -134,9 +134,7 @@ fn numbers_mean_what_they_mean_to_the_server() {
         "123456789012345678901234567890",
     ];
     for number in numbers {
-        // What the server takes for a number is an increment for it.
-        connection.line("DEL counter");
-        let server_says = connection.call(&["INCRBYFLOAT", "counter", number]);
+        let server_says = connection.call(&["ZADD", "scores", number, "member"]);
         let reply = connection.call(&["TDIGEST.ADD", "t", number]);
         assert_eq!(reply.error().is_none(), server_says.error().is_none(), "{number}: {reply}");
     }
@@ -324,6 +322,28 @@ fn digests_go_on_after_a_restart_as_if_there_was_none() {
         server.restart();
         load(&mut server.resp2(), &mut random, 150);
         assert_eq!(state(&server), state(&undisturbed), "{what}");
+    }
+}
+
+#[test]
+fn an_append_only_file_keeps_the_keys_of_every_database() {
+    if !own_server() {
+        return;
+    }
+    let builder = Server::builder().config("appendonly yes").config("aof-use-rdb-preamble no");
+    let mut server = builder.start();
+    let mut connection = server.resp2();
+    for database in [0, 3] {
+        connection.line(&format!("SELECT {database}"));
+        connection.line("TDIGEST.CREATE t");
+        connection.line(&format!("TDIGEST.ADD t {database}"));
+    }
+    server.rewrite_aof();
+    server.restart();
+    let mut connection = server.resp2();
+    for database in ["0", "3"] {
+        connection.call(&["SELECT", database]);
+        assert_eq!(connection.line("TDIGEST.MIN t"), Reply::Bulk(database.into()));
     }
 }
 

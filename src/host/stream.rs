@@ -1,6 +1,6 @@
 //! The server's streams: RDB to read and write, and the AOF being rewritten.
 
-use std::ffi::{CStr, c_char, c_longlong};
+use std::ffi::{CStr, c_char, c_int, c_longlong, c_void};
 use std::ptr;
 
 use redis_module::raw;
@@ -147,15 +147,20 @@ impl Source for RdbSource {
 pub struct Aof {
     io: *mut raw::RedisModuleIO,
     key: *mut raw::RedisModuleString,
+    value: *const c_void,
 }
 
 impl Aof {
     /// # Safety
     ///
-    /// `io` must be a live rewrite stream and `key` a live string for as long as
-    /// the result is used.
-    pub unsafe fn from_raw(io: *mut raw::RedisModuleIO, key: *mut raw::RedisModuleString) -> Self {
-        Self { io, key }
+    /// `io` must be a live rewrite stream and `key` a live string with the value
+    /// `value` for as long as the result is used.
+    pub unsafe fn from_raw(
+        io: *mut raw::RedisModuleIO,
+        key: *mut raw::RedisModuleString,
+        value: *const c_void,
+    ) -> Self {
+        Self { io, key, value }
     }
 
     /// Writes `command key iterator data`.
@@ -184,10 +189,7 @@ impl Aof {
         // stream has no client to choose a database for; each object is freed once.
         unsafe {
             let ctx = api!(RedisModule_GetThreadSafeContext)(ptr::null_mut());
-            // Before 7.0 the database of a stream is not told: 0 then.
-            if let Some(database) = raw::RedisModule_GetDbIdFromIO {
-                api!(RedisModule_SelectDb)(ctx, database(self.io));
-            }
+            self.select_database(ctx);
             let reply = api!(RedisModule_Call)(ctx, c"DUMP".as_ptr(), c"s".as_ptr(), self.key);
             let mut len = 0;
             let payload = if reply.is_null() {
@@ -211,6 +213,38 @@ impl Aof {
             }
             api!(RedisModule_FreeThreadSafeContext)(ctx);
             !payload.is_null()
+        }
+    }
+
+    /// Chooses the database of the key in `ctx`.
+    ///
+    /// # Safety
+    ///
+    /// `ctx` must be live and have a client.
+    unsafe fn select_database(&self, ctx: *mut raw::RedisModuleCtx) {
+        // SAFETY: a live context and key. The value is compared, not used.
+        unsafe {
+            if let Some(database) = raw::RedisModule_GetDbIdFromIO {
+                api!(RedisModule_SelectDb)(ctx, database(self.io));
+                return;
+            }
+            // Before 7.0 the stream does not tell: it is the one whose key of this
+            // name has this value. The stream's name of the key is on the stack of
+            // the server, which opens only keys whose name it can share.
+            let name = api!(RedisModule_CreateStringFromString)(ctx, self.key);
+            let mode = raw::REDISMODULE_READ as c_int;
+            for database in 0.. {
+                if api!(RedisModule_SelectDb)(ctx, database) != super::OK {
+                    break;
+                }
+                let key = api!(RedisModule_OpenKey)(ctx, name, mode).cast();
+                let found = api!(RedisModule_ModuleTypeGetValue)(key);
+                api!(RedisModule_CloseKey)(key);
+                if ptr::eq(found, self.value) {
+                    break;
+                }
+            }
+            api!(RedisModule_FreeString)(ctx, name);
         }
     }
 }

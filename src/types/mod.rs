@@ -156,7 +156,8 @@ unsafe extern "C" fn aof_rewrite<T: Stored>(
     value: *mut c_void,
 ) {
     // SAFETY: live stream and key, a value of this type.
-    let written = unsafe { with(value, |value: &T| value.rewrite(&mut Aof::from_raw(io, key))) };
+    let written =
+        unsafe { with(value, |typed: &T| typed.rewrite(&mut Aof::from_raw(io, key, value))) };
     if written != Some(true) {
         host::log(Level::Warning, "ferrobloom: a key could not be written to the AOF");
     }
