@@ -5,6 +5,7 @@
 
 mod common;
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Protocol, Reply, RespConnection, Server, own_server, peer};
@@ -409,10 +410,14 @@ fn answers_are_as_accurate_as_redisblooms() {
             _ => random.share().powf(-1.0 / 1.1).min(1e9).floor(),
         };
         let mut values: Vec<f64> = (0..VALUES).map(|_| value()).collect();
-        for connection in &mut connections {
-            assert_eq!(connection.line(&format!("TDIGEST.CREATE {name}")), Reply::ok());
-            add(connection, name, &values);
-        }
+        thread::scope(|scope| {
+            for connection in &mut connections {
+                scope.spawn(|| {
+                    assert_eq!(connection.line(&format!("TDIGEST.CREATE {name}")), Reply::ok());
+                    add(connection, name, &values);
+                });
+            }
+        });
         values.sort_by(f64::total_cmp);
         for percentile in [1.0, 50.0, 99.0, 99.9] {
             let [ours, theirs] = connections
