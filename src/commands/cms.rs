@@ -7,7 +7,8 @@ use super::limits;
 use super::parse::Word;
 use super::table::cms as table;
 use crate::host::spec::Spec;
-use crate::host::{Args, Beside, Call, Command, ErrorText, Keys, Output, StringRef};
+use crate::host::{self, Args, Beside, Call, Command, ErrorText, Keys, Output, StringRef};
+use crate::metrics;
 use crate::structures::BATCH;
 use crate::structures::cms::{self, Dimensions, MergeError, Operand, SATURATED};
 use crate::structures::quota::{Growth, Quota};
@@ -84,29 +85,47 @@ impl Command for IncrBy {
             return Ok(());
         }
         let mut sketch = keys.write::<Sketch>(args.string(1))?.ok_or(text::NO_KEY)?;
-        // Every amount is read before any is added. Where all pairs are one batch,
-        // they are anyway.
-        if pairs.len() > 2 * BATCH {
-            pairs.pairs::<BATCH, _, _>(amount, |_| ())?;
-        }
-        let (mut begun, mut changed) = (false, false);
-        pairs.pairs::<BATCH, _, _>(amount, |batch| {
-            if !begun {
-                out.array(pairs.len() / 2);
-                begun = true;
-            }
-            changed |= batch.iter().any(|&(_, amount)| amount != 0);
-            sketch.increment(batch, |estimate| match estimate {
-                SATURATED => out.error(&text::SATURATED.text()),
-                estimate => out.integer(estimate.into()),
-            });
-        })?;
-        if changed {
+        let added = if pairs.len() <= 2 * BATCH {
+            increment::<BATCH>(&mut sketch, pairs, &mut out)?
+        } else {
+            increment::<{ 4 * BATCH }>(&mut sketch, pairs, &mut out)?
+        };
+        if added {
             sketch.changed(c"cms.incrby");
             out.replicate();
         }
         Ok(())
     }
+}
+
+/// Adds the amount of each pair to its item, `N` pairs at a time, and replies with
+/// the estimates; whether any amount was more than 0.
+fn increment<const N: usize>(
+    sketch: &mut Sketch,
+    pairs: Args<'_>,
+    out: &mut Output<'_>,
+) -> Result<bool, Error> {
+    // Every amount is read before any is added: where all pairs are one portion,
+    // that is so anyway.
+    if pairs.len() > 2 * N {
+        pairs.iter().skip(1).step_by(2).try_for_each(|argument| amount(argument).map(drop))?;
+    }
+    let (mut begun, mut added) = (false, false);
+    pairs.pairs::<N, _, _>(amount, |portion| {
+        if !begun {
+            out.array(pairs.len() / 2);
+            begun = true;
+        }
+        added |= portion.iter().any(|&(_, amount)| amount != 0);
+        sketch.increment(portion, |estimate| match estimate {
+            // Of a replica, which added as much as its primary did, an error would
+            // be an alarm.
+            SATURATED if !host::must_follow(out) => out.error(&text::SATURATED.text()),
+            estimate => out.integer(estimate.into()),
+        });
+    })?;
+    metrics::CMS.added(pairs.len() as u64 / 2);
+    Ok(added)
 }
 
 /// What an item's count is to be raised by.
@@ -127,10 +146,15 @@ impl Command for Query {
         let sketch = keys.read::<Sketch>(args.string(1))?.ok_or(text::NO_KEY)?;
         let items = args.from(2);
         out.array(items.len());
+        let mut hits = 0;
         items.batches::<BATCH>(|batch| {
-            sketch.query(batch, |estimate| out.integer(estimate.into()));
+            sketch.query(batch, |estimate| {
+                hits += u64::from(estimate > 0);
+                out.integer(estimate.into());
+            });
             true
         });
+        metrics::CMS.looked_up(items.len() as u64, hits);
         Ok(())
     }
 }

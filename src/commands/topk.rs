@@ -8,6 +8,7 @@ use super::parse::Word;
 use super::table::topk as table;
 use crate::host::spec::Spec;
 use crate::host::{Args, Call, Command, ErrorText, Output, StringRef};
+use crate::metrics;
 use crate::structures::BATCH;
 use crate::structures::quota::{Growth, Quota};
 use crate::structures::topk::{self, Addition, Params};
@@ -107,14 +108,15 @@ impl Command for IncrBy {
         let mut topk = keys.write::<TopK>(key)?.ok_or(text::NO_KEY)?;
         let last = pairs.from(pairs.len() - 2);
         let others = pairs.take(pairs.len() - 2);
-        others.pairs::<BATCH, _, _>(increment, |_| ())?;
+        others.iter().skip(1).step_by(2).try_for_each(|argument| increment(argument).map(drop))?;
         let good = if increment(last.string(1)).is_ok() { pairs } else { others };
-        let mut accepted = Accepted::new(good, 2);
+        let mut accepted = Accepted::new(pairs, 2);
         out.array(pairs.len() / 2);
         good.pairs::<BATCH, _, _>(increment, |batch| {
             add(&mut topk, batch, &mut out, &mut accepted);
         })?;
         if good.len() < pairs.len() {
+            accepted.note(false);
             out.error(&text::BAD_INCREMENT.text());
         }
         if accepted.replicate(&mut out, c"TOPK.INCRBY", key) {
@@ -145,7 +147,11 @@ fn add<'a>(
             *place = addition;
         }
     });
-    for addition in &additions[..batch.len()] {
+    let additions = &additions[..batch.len()];
+    let refused = additions.iter().filter(|addition| addition.is_err()).count();
+    metrics::TOPK.added((batch.len() - refused) as u64);
+    metrics::TOPK.refused(refused as u64);
+    for addition in additions {
         accepted.note(addition.is_ok());
         match addition {
             Ok(None) => out.null(),
@@ -155,8 +161,8 @@ fn add<'a>(
     }
 }
 
-/// What replicas are to see of a call: an addition that was refused here for want
-/// of memory must not be made there.
+/// What replicas are to see of a call: an addition that was refused here, for want
+/// of memory, must not be made there.
 struct Accepted<'a> {
     args: Args<'a>,
     /// Arguments of one addition.
@@ -185,7 +191,6 @@ impl<'a> Accepted<'a> {
     /// Sends on what was accepted; whether there was anything.
     fn replicate(&self, out: &mut Output<'_>, command: &CStr, key: StringRef<'_>) -> bool {
         match &self.some {
-            None if self.done == 0 => return false,
             Some(some) if some.is_empty() => return false,
             None => out.replicate(),
             Some(some) => out.replicate_as(command, key, some),
@@ -206,10 +211,15 @@ impl Command for Query {
         let topk = keys.read::<TopK>(args.string(1))?.ok_or(text::NO_KEY)?;
         let items = args.from(2);
         out.array(items.len());
+        let mut hits = 0;
         items.batches::<BATCH>(|batch| {
-            topk.query(batch, |listed| out.bool(listed));
+            topk.query(batch, |listed| {
+                hits += u64::from(listed);
+                out.bool(listed);
+            });
             true
         });
+        metrics::TOPK.looked_up(items.len() as u64, hits);
         Ok(())
     }
 }
@@ -226,10 +236,15 @@ impl Command for Count {
         let topk = keys.read::<TopK>(args.string(1))?.ok_or(text::NO_KEY)?;
         let items = args.from(2);
         out.array(items.len());
+        let mut hits = 0;
         items.batches::<BATCH>(|batch| {
-            topk.count(batch, |count| out.integer(count.into()));
+            topk.count(batch, |count| {
+                hits += u64::from(count > 0);
+                out.integer(count.into());
+            });
             true
         });
+        metrics::TOPK.looked_up(items.len() as u64, hits);
         Ok(())
     }
 }

@@ -93,6 +93,9 @@ pub struct Others<'k, T: Native> {
     value: PhantomData<&'k T>,
 }
 
+/// A value borrowed for writing, and the keys to read meanwhile.
+pub type WithOthers<'k, T> = (KeyMut<'k, T>, Others<'k, T>);
+
 /// A key that is read while one is borrowed for writing.
 pub enum Beside<'k, T: Native> {
     /// It is that one.
@@ -153,7 +156,7 @@ impl Keys<'_> {
     pub fn write_beside<'k, T: Native>(
         &'k mut self,
         name: StringRef<'k>,
-    ) -> Result<Option<(KeyMut<'k, T>, Others<'k, T>)>, WrongType> {
+    ) -> Result<Option<WithOthers<'k, T>>, WrongType> {
         let Some(written) = self.value::<T>(name)? else { return Ok(None) };
         let keys = Keys { ctx: self.ctx, call: PhantomData };
         // SAFETY: a live value of type `T`; the keyspace is borrowed exclusively, by

@@ -157,7 +157,7 @@ unsafe extern "C" fn aof_rewrite<T: Stored>(
 ) {
     // SAFETY: live stream and key, a value of this type.
     let written =
-        unsafe { with(value, |typed: &T| typed.rewrite(&mut Aof::from_raw(io, key, value))) };
+        unsafe { with(value, |native: &T| native.rewrite(&mut Aof::from_raw(io, key, value))) };
     if written != Some(true) {
         host::log(Level::Warning, "ferrobloom: a key could not be written to the AOF");
     }
