@@ -13,7 +13,7 @@ use crate::codec::bloom as codec;
 use crate::codec::chunks::ChunkError;
 use crate::config::{self, Layout};
 use crate::host::spec::Spec;
-use crate::host::{Args, Call, Command, Keys, Level, Output, StringRef, log};
+use crate::host::{Args, Call, Command, Keys, Level, Output, StringRef, log, random_u64};
 use crate::metrics;
 use crate::structures::BATCH;
 use crate::structures::bloom::{CreateError, Filter, Insertion, Params, Refusal};
@@ -235,6 +235,8 @@ pub(super) struct Info;
 /// The value of an information field.
 enum Value {
     Integer(u64),
+    Double(f64),
+    Text(&'static CStr),
     Null,
 }
 
@@ -250,6 +252,18 @@ const FIELDS: [Field; 5] = [
     ("EXPANSION", c"Expansion rate", |filter| {
         filter.expansion().map_or(Value::Null, |expansion| Value::Integer(expansion.into()))
     }),
+];
+
+/// Fields beyond RedisBloom's. They are given where they are asked for by name, or
+/// all with the word `ALL`: clients take the plain reply apart by its length.
+const MORE_FIELDS: [Field; 4] = [
+    ("LAYOUT", c"Layout", |filter| match filter {
+        Filter::RedisBloom(_) => Value::Text(c"redisbloom"),
+        Filter::Blocked(_) => Value::Text(c"blocked"),
+    }),
+    ("FILL", c"Fill ratio", |filter| Value::Double(filter.fill_ratio())),
+    ("ESTIMATE", c"Estimated items", |filter| Value::Double(filter.estimated_items())),
+    ("FPR", c"Estimated error rate", |filter| Value::Double(filter.estimated_rate())),
 ];
 
 impl Command for Info {
@@ -272,7 +286,15 @@ impl Command for Info {
             return Ok(());
         };
         let word = super::parse::Word(wanted.bytes());
-        let field = FIELDS.iter().find(|(field, _, _)| word.is(field));
+        if word.is("ALL") {
+            out.map(FIELDS.len() + MORE_FIELDS.len());
+            for (_, name, value) in FIELDS.iter().chain(&MORE_FIELDS) {
+                out.simple(name);
+                reply_value(&mut out, &value(&filter));
+            }
+            return Ok(());
+        }
+        let field = FIELDS.iter().chain(&MORE_FIELDS).find(|(field, _, _)| word.is(field));
         let (_, name, value) = field.ok_or(text::BAD_FIELD)?;
         if out.is_resp3() {
             out.map(1);
@@ -288,6 +310,8 @@ impl Command for Info {
 fn reply_value(out: &mut Output<'_>, value: &Value) {
     match value {
         Value::Integer(value) => out.integer(*value as i64),
+        Value::Double(value) => out.double(*value),
+        Value::Text(value) => out.simple(value),
         Value::Null => out.null(),
     }
 }
@@ -436,8 +460,10 @@ fn in_range(value: i64, least: u64, most: u64) -> Option<u64> {
 
 fn create(params: Params, out: &Output<'_>) -> Result<Filter, Error> {
     let allows = |growth: Growth| limits::allows(out, growth);
+    let quota = Quota::new(&allows);
     let made = match config::layout() {
-        Layout::Blocked | Layout::RedisBloom => Filter::redisbloom(params, Quota::new(&allows)),
+        Layout::Blocked => Filter::blocked(params, random_u64(), quota),
+        Layout::RedisBloom => Filter::redisbloom(params, quota),
     };
     made.map_err(|error| match error {
         CreateError::OutOfMemory => error::NO_MEMORY_FOR_FILTER,

@@ -2,6 +2,7 @@
 //! replicas. A command file never touches bits or stored bytes.
 
 mod bf;
+mod cf;
 mod cms;
 mod error;
 mod limits;
@@ -27,6 +28,20 @@ static COMMANDS: &[Entry] = &[
     Entry::of::<bf::Debug>(),
     Entry::of::<bf::ScanDump>(),
     Entry::of::<bf::LoadChunk>(),
+    Entry::of::<cf::Reserve>(),
+    Entry::of::<cf::Add>(),
+    Entry::of::<cf::AddNx>(),
+    Entry::of::<cf::Insert>(),
+    Entry::of::<cf::InsertNx>(),
+    Entry::of::<cf::Exists>(),
+    Entry::of::<cf::MExists>(),
+    Entry::of::<cf::Count>(),
+    Entry::of::<cf::Del>(),
+    Entry::of::<cf::Compact>(),
+    Entry::of::<cf::Info>(),
+    Entry::of::<cf::Debug>(),
+    Entry::of::<cf::ScanDump>(),
+    Entry::of::<cf::LoadChunk>(),
     Entry::of::<cms::InitByDim>(),
     Entry::of::<cms::InitByProb>(),
     Entry::of::<cms::IncrBy>(),

@@ -3,6 +3,7 @@
 
 pub mod bloom;
 pub mod cms;
+pub mod cuckoo;
 pub mod tdigest;
 pub mod topk;
 
@@ -66,6 +67,7 @@ pub enum Purpose {
 pub fn register(ctx: Ctx<'_>) -> Result<(), LoadFailure> {
     ctx.watch_snapshots();
     register_type::<bloom::Filter>(ctx)?;
+    register_type::<cuckoo::Filter>(ctx)?;
     register_type::<cms::Sketch>(ctx)?;
     register_type::<topk::TopK>(ctx)?;
     register_type::<tdigest::Digest>(ctx)

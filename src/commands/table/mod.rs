@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 
 pub(super) mod bf;
+pub(super) mod cf;
 pub(super) mod cms;
 pub(super) mod tdigest;
 pub(super) mod topk;
