@@ -4,6 +4,7 @@
 pub mod bloom;
 pub mod cms;
 pub mod cuckoo;
+pub mod tdigest;
 pub mod topk;
 
 use std::ffi::{CStr, c_int, c_void};
@@ -68,7 +69,8 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), LoadFailure> {
     register_type::<bloom::Filter>(ctx)?;
     register_type::<cuckoo::Filter>(ctx)?;
     register_type::<cms::Sketch>(ctx)?;
-    register_type::<topk::TopK>(ctx)
+    register_type::<topk::TopK>(ctx)?;
+    register_type::<tdigest::Digest>(ctx)
 }
 
 fn register_type<T: Stored>(ctx: Ctx<'_>) -> Result<(), LoadFailure> {
