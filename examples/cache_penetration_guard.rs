@@ -1,6 +1,6 @@
 //! Keeps invented IDs away from a database: filter, then cache, then database.
 //!
-//!     cargo run --release --example cache_penetration_guard -- 1000000
+//!     cargo run --example cache_penetration_guard -- 1000000
 //!
 //! A cache does not help against requests for IDs that do not exist: each asks the
 //! database, in vain. Storing "there is no such user" in the cache (null caching)

@@ -1,6 +1,6 @@
 //! Drops events that come twice, with one filter for each stretch of time.
 //!
-//!     cargo run --release --example dedup_events -- 200000
+//!     cargo run --example dedup_events -- 200000
 //!
 //! A Bloom filter cannot forget, so a single one fills up. Here every minute has a
 //! filter of its own that expires as a whole. An event is new if neither this

@@ -1,6 +1,6 @@
 //! Builds a filter without a server and uploads it in chunks.
 //!
-//!     cargo run --release --example offline_build -- 1000000
+//!     cargo run --example offline_build -- 1000000
 //!
 //! A batch job fills a filter of millions of items with this crate's core, on its own
 //! machine and at its own pace, and hands the server the finished bits by

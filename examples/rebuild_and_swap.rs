@@ -1,6 +1,6 @@
 //! Rebuilds a filter from the database while it is in use, and swaps it in by RENAME.
 //!
-//!     cargo run --release --example rebuild_and_swap -- 100000
+//!     cargo run --example rebuild_and_swap -- 100000
 //!
 //! A Bloom filter cannot forget items and may have been made too small. Both are
 //! cured by a new filter built beside the old one:
