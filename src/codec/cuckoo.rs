@@ -249,7 +249,8 @@ mod tests {
     use crate::structures::cuckoo::{Insertion, Limits, Outcome, Params};
     use crate::structures::quota::Growth;
 
-    const LIMITS: Limits<'static> = Limits { sub_filters: 32, quota: Quota::UNLIMITED };
+    const LIMITS: Limits<'static> =
+        Limits { sub_filters: 32, quota: Quota::UNLIMITED, lifted: &|| false };
 
     fn filter(capacity: u64, bucket_size: u8, expansion: u16, items: u32) -> Filter {
         let params = Params { capacity, bucket_size, max_iterations: 20, expansion };

@@ -10,6 +10,7 @@ use std::fmt;
 
 use crate::structures::buffer::OutOfMemory;
 
+pub mod blocked;
 pub mod bloom;
 pub mod chunks;
 pub mod cms;

@@ -7,12 +7,13 @@ use super::limits;
 use super::parse::Options;
 use super::table::bf as table;
 use super::text::general;
+use super::warn;
 use crate::codec::LoadError;
 use crate::codec::bloom as codec;
 use crate::codec::chunks::ChunkError;
 use crate::config::{self, Layout};
 use crate::host::spec::Spec;
-use crate::host::{Args, Call, Command, Keys, Level, Output, StringRef, log};
+use crate::host::{Args, Call, Command, Keys, Level, Output, StringRef, log, random_u64};
 use crate::metrics;
 use crate::structures::BATCH;
 use crate::structures::bloom::{CreateError, Filter, Insertion, Params, Refusal};
@@ -84,6 +85,7 @@ impl Command for Add {
         let Call { args, mut keys, mut out } = call;
         let key = args.string(1);
         let mut filter = keys.write_or_create(key, || created(&mut out, key, default_params()))?;
+        let layers = filter.layers();
         let added =
             filter.insert(args.bytes(2), Quota::new(&|growth| limits::allows(&out, growth)));
         if added == Ok(true) {
@@ -92,6 +94,7 @@ impl Command for Add {
             metrics::BLOOM.added(1);
         }
         metrics::BLOOM.refused(added.is_err().into());
+        warn_of(&filter, key, layers, added == Err(Refusal::Full));
         reply_insertion(&mut out, added);
         Ok(())
     }
@@ -232,6 +235,8 @@ pub(super) struct Info;
 /// The value of an information field.
 enum Value {
     Integer(u64),
+    Double(f64),
+    Text(&'static CStr),
     Null,
 }
 
@@ -247,6 +252,18 @@ const FIELDS: [Field; 5] = [
     ("EXPANSION", c"Expansion rate", |filter| {
         filter.expansion().map_or(Value::Null, |expansion| Value::Integer(expansion.into()))
     }),
+];
+
+/// Fields beyond RedisBloom's. They are given where they are asked for by name, or
+/// all with the word `ALL`: clients take the plain reply apart by its length.
+const MORE_FIELDS: [Field; 4] = [
+    ("LAYOUT", c"Layout", |filter| match filter {
+        Filter::RedisBloom(_) => Value::Text(c"redisbloom"),
+        Filter::Blocked(_) => Value::Text(c"blocked"),
+    }),
+    ("FILL", c"Fill ratio", |filter| Value::Double(filter.fill_ratio())),
+    ("ESTIMATE", c"Estimated items", |filter| Value::Double(filter.estimated_items())),
+    ("FPR", c"Estimated error rate", |filter| Value::Double(filter.estimated_rate())),
 ];
 
 impl Command for Info {
@@ -269,7 +286,15 @@ impl Command for Info {
             return Ok(());
         };
         let word = super::parse::Word(wanted.bytes());
-        let field = FIELDS.iter().find(|(field, _, _)| word.is(field));
+        if word.is("ALL") {
+            out.map(FIELDS.len() + MORE_FIELDS.len());
+            for (_, name, value) in FIELDS.iter().chain(&MORE_FIELDS) {
+                out.simple(name);
+                reply_value(&mut out, &value(&filter));
+            }
+            return Ok(());
+        }
+        let field = FIELDS.iter().chain(&MORE_FIELDS).find(|(field, _, _)| word.is(field));
         let (_, name, value) = field.ok_or(text::BAD_FIELD)?;
         if out.is_resp3() {
             out.map(1);
@@ -285,6 +310,8 @@ impl Command for Info {
 fn reply_value(out: &mut Output<'_>, value: &Value) {
     match value {
         Value::Integer(value) => out.integer(*value as i64),
+        Value::Double(value) => out.double(*value),
+        Value::Text(value) => out.simple(value),
         Value::Null => out.null(),
     }
 }
@@ -433,8 +460,10 @@ fn in_range(value: i64, least: u64, most: u64) -> Option<u64> {
 
 fn create(params: Params, out: &Output<'_>) -> Result<Filter, Error> {
     let allows = |growth: Growth| limits::allows(out, growth);
+    let quota = Quota::new(&allows);
     let made = match config::layout() {
-        Layout::Blocked | Layout::RedisBloom => Filter::redisbloom(params, Quota::new(&allows)),
+        Layout::Blocked => Filter::blocked(params, random_u64(), quota),
+        Layout::RedisBloom => Filter::redisbloom(params, quota),
     };
     made.map_err(|error| match error {
         CreateError::OutOfMemory => error::NO_MEMORY_FOR_FILTER,
@@ -461,6 +490,7 @@ fn insert_all(
 ) -> Result<(), Error> {
     let mut filter = keys.write_or_create(key, || created(&mut out, key, params()))?;
     let scaling = filter.expansion().is_some();
+    let layers = filter.layers();
     // Only a non-scaling filter can end the reply early.
     if scaling {
         out.array(items.len());
@@ -494,6 +524,7 @@ fn insert_all(
     }
     metrics::BLOOM.added(added);
     metrics::BLOOM.refused(refused);
+    warn_of(&filter, key, layers, !scaling && refused > 0);
     if added > 0 {
         filter.changed(ADDED);
         match accepted {
@@ -502,6 +533,24 @@ fn insert_all(
         }
     }
     Ok(())
+}
+
+/// Layers from which on a filter was probably made without the capacity it needs.
+const MANY_LAYERS: u64 = 8;
+
+/// Warns of filters that work worse than their makers expect. `layers` is their
+/// number before the command.
+fn warn_of(filter: &Filter, key: StringRef<'_>, layers: u64, full: bool) {
+    if full {
+        warn::about(key.bytes(), "is full and does not scale: new items are refused");
+    } else if filter.layers() > layers.max(MANY_LAYERS - 1) {
+        let text = format!(
+            "has grown to {} layers, each of which a look-up visits; \
+             reserve it for the number of items that it is to hold",
+            filter.layers()
+        );
+        warn::about(key.bytes(), &text);
+    }
 }
 
 fn reply_insertion(out: &mut Output<'_>, insertion: Insertion) {

@@ -15,6 +15,13 @@ pub(super) enum Error {
     Made(CString),
 }
 
+impl Error {
+    /// An error with a text made for the case.
+    fn made(text: &str) -> Self {
+        Self::Made(CString::new(text).unwrap_or_default())
+    }
+}
+
 impl ErrorText for Error {
     fn text(&self) -> Cow<'static, CStr> {
         match self {
@@ -71,5 +78,37 @@ pub(super) mod bf {
         BAD_DATA = c"ERR received bad data",
         NO_LINK = c"ERR invalid offset - no link found",
         CHUNK_TOO_BIG = c"ERR invalid chunk - Too big for current filter",
+    }
+}
+
+/// The cuckoo family's.
+pub(super) mod cf {
+    use super::Error;
+
+    texts! {
+        BAD_CAPACITY = c"Bad capacity",
+        CAPACITY_RANGE = c"Capacity must be in the range [2 * BUCKETSIZE, 1073741824]",
+        INSERT_CAPACITY_RANGE =
+            c"Capacity must be in the range [cf-bucket-size * 2, 1073741824]",
+        BAD_ITERATIONS = c"Couldn't parse MAXITERATIONS",
+        ITERATIONS_RANGE = c"MAXITERATIONS: value must be in the range [1, 65535]",
+        BAD_BUCKET_SIZE = c"Couldn't parse BUCKETSIZE",
+        BAD_EXPANSION = c"Couldn't parse EXPANSION",
+        EXPANSION_RANGE = c"EXPANSION: value must be in the range [0, 32768]",
+        CANNOT_CREATE = c"ERR Could not create filter",
+        MAX_EXPANSIONS = c"Maximum expansions reached",
+        FULL = c"Filter is full",
+        CANNOT_GROW = c"ERR Insufficient memory",
+        NO_ITEM = c"Not found",
+        NO_FILTER = c"Cuckoo filter was not found",
+        BAD_POSITION = c"Invalid position",
+        BAD_HEADER = c"Invalid header",
+        HEADER_REFUSED = c"Couldn't create filter!",
+        BAD_CHUNK = c"Couldn't load chunk!",
+    }
+
+    /// `BUCKETSIZE: value must be in the range [1, most]`
+    pub(in crate::commands) fn bucket_size_range(most: u64) -> Error {
+        Error::made(&format!("BUCKETSIZE: value must be in the range [1, {most}]"))
     }
 }

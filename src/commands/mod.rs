@@ -2,11 +2,13 @@
 //! replicas. A command file never touches bits or stored bytes.
 
 mod bf;
+mod cf;
 mod error;
 mod limits;
 mod parse;
 mod table;
 mod text;
+mod warn;
 
 use crate::host::{Ctx, Entry, Level, LoadFailure, log};
 
@@ -23,6 +25,20 @@ static COMMANDS: &[Entry] = &[
     Entry::of::<bf::Debug>(),
     Entry::of::<bf::ScanDump>(),
     Entry::of::<bf::LoadChunk>(),
+    Entry::of::<cf::Reserve>(),
+    Entry::of::<cf::Add>(),
+    Entry::of::<cf::AddNx>(),
+    Entry::of::<cf::Insert>(),
+    Entry::of::<cf::InsertNx>(),
+    Entry::of::<cf::Exists>(),
+    Entry::of::<cf::MExists>(),
+    Entry::of::<cf::Count>(),
+    Entry::of::<cf::Del>(),
+    Entry::of::<cf::Compact>(),
+    Entry::of::<cf::Info>(),
+    Entry::of::<cf::Debug>(),
+    Entry::of::<cf::ScanDump>(),
+    Entry::of::<cf::LoadChunk>(),
 ];
 
 /// Registers the ACL categories and the commands.

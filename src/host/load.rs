@@ -60,11 +60,14 @@ impl Ctx<'_> {
         self.raw
     }
 
-    /// Makes a broken RDB stream fail the load instead of ending the process.
-    pub fn handle_io_errors(self) {
-        let options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS as c_int;
+    /// Tells the server what the module copes with: a broken RDB stream fails the
+    /// load in place of ending the process, and reads go on during a diskless full
+    /// resync (`repl-diskless-load swapdb`), as no value depends on another.
+    pub fn set_options(self) {
+        let options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
+            | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
         // SAFETY: a live context.
-        unsafe { api!(RedisModule_SetModuleOptions)(self.raw, options) };
+        unsafe { api!(RedisModule_SetModuleOptions)(self.raw, options as c_int) };
     }
 
     /// Whether the server has ACL categories for modules (Redis 7.4, Valkey 8.0).

@@ -42,9 +42,14 @@ pub fn log(level: Level, message: &str) {
     };
     with_c_text(message, |text| {
         // The message is an argument and never the format: it may contain `%`.
-        // SAFETY: the server allows a null context here.
+        // SAFETY: a context that is never freed, or null, which is allowed here.
         unsafe {
-            api!(RedisModule_Log)(ptr::null_mut(), level.as_ptr(), c"%s".as_ptr(), text.as_ptr());
+            api!(RedisModule_Log)(
+                CONTEXT.load(Relaxed),
+                level.as_ptr(),
+                c"%s".as_ptr(),
+                text.as_ptr(),
+            );
         }
     });
 }

@@ -56,6 +56,19 @@ impl<T> Part for Box<T> {
     }
 }
 
+impl<T> Part for Box<[T]> {
+    fn block(&self) -> (NonNull<u8>, Layout) {
+        (NonNull::from(&**self).cast(), Layout::for_value(&**self))
+    }
+
+    unsafe fn moved_to(&mut self, block: NonNull<u8>) {
+        let moved = NonNull::slice_from_raw_parts(block.cast::<T>(), self.len());
+        // SAFETY: as for a box of one value.
+        let moved = unsafe { Self::from_raw(moved.as_ptr()) };
+        mem::forget(mem::replace(self, moved));
+    }
+}
+
 impl<T> Part for Vec<T> {
     fn block(&self) -> (NonNull<u8>, Layout) {
         let layout = Layout::array::<T>(self.capacity()).expect("it has been allocated");

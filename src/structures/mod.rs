@@ -12,6 +12,7 @@ pub mod prefetch;
 pub mod quota;
 mod rows;
 pub mod tdigest;
+pub mod thin;
 pub mod topk;
 
 /// Items that many-item operations work on at a time.

@@ -1,13 +1,14 @@
 //! `MBbloom--`: Bloom filters in either layout.
 
 use std::ffi::{CStr, c_int, c_void};
+use std::ptr::NonNull;
 
 use super::{Purpose, Stored};
 use crate::codec::{self, LoadError, Sink, Source};
 use crate::host::stream::Aof;
 use crate::host::{Measure, Native, Tally, TypeHandle};
 pub use crate::structures::bloom::Filter;
-use crate::structures::bloom::layout::redisbloom::Chain;
+use crate::structures::bloom::layout::{blocked, redisbloom};
 use crate::structures::buffer::{OutOfMemory, Part};
 
 static TYPE: TypeHandle = TypeHandle::new();
@@ -30,15 +31,36 @@ unsafe impl Native for Filter {
 
     fn into_raw(self) -> *mut c_void {
         match self {
-            Self::RedisBloom(chain) => Box::into_raw(chain).cast(),
+            Self::RedisBloom(chain) => Box::into_raw(chain).cast::<c_void>().map_addr(tagged),
+            Self::Blocked(chain) => chain.into_raw().as_ptr().cast(),
         }
     }
 
     unsafe fn from_raw(raw: *mut c_void) -> Self {
-        // SAFETY: the caller's promise.
-        Self::RedisBloom(unsafe { Box::from_raw(raw.cast::<Chain>()) })
+        let block = raw.map_addr(untagged);
+        // SAFETY: the caller's promise; the mark tells which of the two it was.
+        unsafe {
+            if raw == block {
+                Self::Blocked(blocked::Chain::from_raw(NonNull::new_unchecked(raw.cast())))
+            } else {
+                Self::RedisBloom(Box::from_raw(block.cast::<redisbloom::Chain>()))
+            }
+        }
     }
 }
+
+/// Marks the address of a chain in RedisBloom's layout. Both kinds of chains are
+/// aligned to a word, so the lowest bit is free; a box around the two would cost
+/// small filters an allocation.
+fn tagged(address: usize) -> usize {
+    address | 1
+}
+
+fn untagged(address: usize) -> usize {
+    address & !1
+}
+
+const _: () = assert!(align_of::<redisbloom::Chain>() > 1);
 
 impl Stored for Filter {
     const NAME: &'static CStr = c"MBbloom--";

@@ -2,6 +2,7 @@
 //! its own. A type only wires; formats are the codecs' and algorithms the cores'.
 
 pub mod bloom;
+pub mod cuckoo;
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::ManuallyDrop;
@@ -62,7 +63,8 @@ pub enum Purpose {
 /// Where the server refuses one.
 pub fn register(ctx: Ctx<'_>) -> Result<(), LoadFailure> {
     ctx.watch_snapshots();
-    register_type::<bloom::Filter>(ctx)
+    register_type::<bloom::Filter>(ctx)?;
+    register_type::<cuckoo::Filter>(ctx)
 }
 
 fn register_type<T: Stored>(ctx: Ctx<'_>) -> Result<(), LoadFailure> {

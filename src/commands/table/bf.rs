@@ -114,6 +114,11 @@ pub(in crate::commands) const INFO: Spec = Spec {
                 Arg::word(c"filters", c"FILTERS"),
                 Arg::word(c"items", c"ITEMS"),
                 Arg::word(c"expansion", c"EXPANSION"),
+                Arg::word(c"layout", c"LAYOUT"),
+                Arg::word(c"fill", c"FILL"),
+                Arg::word(c"estimate", c"ESTIMATE"),
+                Arg::word(c"fpr", c"FPR"),
+                Arg::word(c"all", c"ALL"),
             ],
         )
         .optional(),

@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 
 pub(super) mod bf;
+pub(super) mod cf;
 
 /// The ACL categories, one per family.
 pub(super) const CATEGORIES: [&CStr; 5] = [c"bloom", c"cuckoo", c"cms", c"topk", c"tdigest"];

@@ -9,7 +9,7 @@ use super::quota::Quota;
 
 pub mod layout;
 
-use layout::redisbloom;
+use layout::{blocked, redisbloom};
 
 /// What a filter is made for.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -59,6 +59,8 @@ pub type Insertion = Result<bool, Refusal>;
 pub enum Filter {
     /// RedisBloom's bits.
     RedisBloom(Box<redisbloom::Chain>),
+    /// Our own.
+    Blocked(blocked::Chain),
 }
 
 /// What a layer of a filter is, for `BF.DEBUG` and metrics.
@@ -90,10 +92,20 @@ impl Filter {
         redisbloom::Chain::new(params, quota).map(|chain| Self::RedisBloom(Box::new(chain)))
     }
 
+    /// An empty filter in our own layout. `seed` should be random and secret.
+    ///
+    /// # Errors
+    ///
+    /// As [`CreateError`] says.
+    pub fn blocked(params: Params, seed: u64, quota: Quota<'_>) -> Result<Self, CreateError> {
+        blocked::Chain::new(&params, seed, quota).map(Self::Blocked)
+    }
+
     /// Items counted, those that were new when added.
     pub fn items(&self) -> u64 {
         match self {
             Self::RedisBloom(chain) => chain.items(),
+            Self::Blocked(chain) => chain.items(),
         }
     }
 
@@ -101,6 +113,7 @@ impl Filter {
     pub fn capacity(&self) -> u64 {
         match self {
             Self::RedisBloom(chain) => chain.capacity(),
+            Self::Blocked(chain) => chain.capacity(),
         }
     }
 
@@ -108,6 +121,7 @@ impl Filter {
     pub fn layers(&self) -> u64 {
         match self {
             Self::RedisBloom(chain) => chain.links().len() as u64,
+            Self::Blocked(chain) => chain.layers(),
         }
     }
 
@@ -116,6 +130,7 @@ impl Filter {
     pub fn expansion(&self) -> Option<u32> {
         match self {
             Self::RedisBloom(chain) => chain.scaling().then(|| chain.growth()),
+            Self::Blocked(chain) => chain.scaling().then(|| chain.expansion()),
         }
     }
 
@@ -123,6 +138,7 @@ impl Filter {
     pub fn reported_bytes(&self) -> u64 {
         match self {
             Self::RedisBloom(chain) => chain.reported_bytes(),
+            Self::Blocked(chain) => chain.heap_bytes(),
         }
     }
 
@@ -130,6 +146,7 @@ impl Filter {
     pub fn heap_bytes(&self) -> u64 {
         match self {
             Self::RedisBloom(chain) => chain.heap_bytes(),
+            Self::Blocked(chain) => chain.heap_bytes(),
         }
     }
 
@@ -141,6 +158,7 @@ impl Filter {
     pub fn try_clone(&self) -> Result<Self, OutOfMemory> {
         match self {
             Self::RedisBloom(chain) => Ok(Self::RedisBloom(Box::new(chain.try_clone()?))),
+            Self::Blocked(chain) => chain.try_clone().map(Self::Blocked),
         }
     }
 
@@ -151,6 +169,7 @@ impl Filter {
                 visit(chain);
                 chain.parts(visit);
             }
+            Self::Blocked(chain) => chain.parts(visit),
         }
     }
 
@@ -158,6 +177,33 @@ impl Filter {
     pub fn layer_infos(&self) -> Vec<LayerInfo> {
         match self {
             Self::RedisBloom(chain) => chain.layer_infos().collect(),
+            Self::Blocked(chain) => chain.layer_infos().collect(),
+        }
+    }
+
+    /// The part of all bits that is set, 0 to 1; of large filters by a sample.
+    pub fn fill_ratio(&self) -> f64 {
+        match self {
+            Self::RedisBloom(chain) => chain.fill_ratio(),
+            Self::Blocked(chain) => chain.fill_ratio(),
+        }
+    }
+
+    /// The number of distinct items that the set bits speak for: `-m/k ln(1 - fill)`
+    /// of each layer (Swamidass, Baldi 2007). Other than the items counted, it does
+    /// not miss those that were taken for present when they were added.
+    pub fn estimated_items(&self) -> f64 {
+        match self {
+            Self::RedisBloom(chain) => chain.estimated_items(),
+            Self::Blocked(chain) => chain.estimated_items(),
+        }
+    }
+
+    /// The false positive rate to be expected now, from the items in each layer.
+    pub fn estimated_rate(&self) -> f64 {
+        match self {
+            Self::RedisBloom(chain) => chain.estimated_rate(),
+            Self::Blocked(chain) => chain.estimated_rate(),
         }
     }
 
@@ -166,6 +212,7 @@ impl Filter {
     pub fn contains(&self, item: &[u8]) -> bool {
         match self {
             Self::RedisBloom(chain) => chain.contains(item),
+            Self::Blocked(chain) => chain.contains(item),
         }
     }
 
@@ -177,6 +224,7 @@ impl Filter {
     pub fn contains_batch(&self, items: &[&[u8]], found: &mut [bool]) {
         match self {
             Self::RedisBloom(chain) => chain.contains_batch(items, found),
+            Self::Blocked(chain) => chain.contains_batch(items, found),
         }
     }
 
@@ -189,6 +237,7 @@ impl Filter {
     pub fn insert(&mut self, item: &[u8], quota: Quota<'_>) -> Insertion {
         match self {
             Self::RedisBloom(chain) => chain.insert(item, quota),
+            Self::Blocked(chain) => chain.insert(item, quota),
         }
     }
 
@@ -206,6 +255,7 @@ impl Filter {
     ) -> usize {
         match self {
             Self::RedisBloom(chain) => chain.insert_batch(items, quota, outcomes),
+            Self::Blocked(chain) => chain.insert_batch(items, quota, outcomes),
         }
     }
 }

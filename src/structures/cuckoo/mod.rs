@@ -24,7 +24,7 @@
 #![forbid(unsafe_code)]
 
 use super::BATCH;
-use super::buffer::{Buffer, OutOfMemory};
+use super::buffer::{Buffer, OutOfMemory, Part};
 use super::quota::Quota;
 use buckets::{Any, BucketSize, Buckets, Fixed};
 use key::Key;
@@ -88,6 +88,9 @@ pub struct Limits<'a> {
     pub sub_filters: usize,
     /// Asked before each growth.
     pub quota: Quota<'a>,
+    /// Whether neither `sub_filters` nor [`Outcome::TooManyCopies`] holds: a replica
+    /// has to follow a primary that has grown. Asked only where one of them would.
+    pub lifted: &'a dyn Fn() -> bool,
 }
 
 /// What became of an item.
@@ -102,7 +105,7 @@ pub enum Outcome {
     Full,
     /// Both buckets of the newest sub-filter are full of copies of the item, and
     /// growth would make room for a few more copies at the price of a whole
-    /// sub-filter, again and again. It is refused where the filter would have both
+    /// sub-filter, again and again. It is refused, unless [`Limits::lifted`], where the filter would have both
     /// more than 256 Ki slots and more than 4 times those of its first sub-filter,
     /// unless at least one slot of 16 is in use. RedisBloom grows without end.
     ///
@@ -220,15 +223,26 @@ impl Filter {
         self.tables.iter().map(|table| &**table)
     }
 
-    /// The memory of the sub-filters, for the server's defragmentation and for
-    /// loading slots. Their lengths stay.
+    /// Shows every heap block of the filter.
+    pub fn parts(&mut self, visit: &mut dyn FnMut(&mut dyn Part)) {
+        visit(&mut self.tables);
+        self.tables.iter_mut().for_each(|table| visit(table));
+    }
+
+    /// The memory of the sub-filters, for loading slots. Their lengths stay.
     pub fn buffers_mut(&mut self) -> impl ExactSizeIterator<Item = &mut Buffer<u8>> {
         self.tables.iter_mut()
     }
 
-    /// Slots of all sub-filters.
+    /// Slots of all sub-filters. Without a look at each: the sizes are a geometric
+    /// series.
     pub fn slots(&self) -> u64 {
-        self.tables.iter().map(|table| table.len() as u64).sum()
+        let size = |table: Option<&Buffer<u8>>| table.map_or(0, |table| table.len() as u64);
+        let (first, last) = (size(self.tables.first()), size(self.tables.last()));
+        match self.shape.expansion() {
+            0 | 1 => first * self.tables.len() as u64,
+            factor => last + (last - first) / (u64::from(factor) - 1),
+        }
     }
 
     /// Bytes that the filter holds on the heap, without what the allocator adds.
@@ -424,11 +438,12 @@ impl Filter {
     /// or not.
     fn grow(&mut self, copies: bool, limits: Limits<'_>) -> Result<(), Outcome> {
         let count = self.tables.len();
-        if self.shape.expansion() == 0 || count >= limits.sub_filters {
+        let at_limit = count >= limits.sub_filters;
+        if self.shape.expansion() == 0 || at_limit && !(limits.lifted)() {
             return Err(Outcome::Full);
         }
         let more = self.shape.slots(count).ok_or(Outcome::NoMemory)?;
-        if copies && !self.copies_may_add(more as u64) {
+        if copies && !self.copies_may_add(more as u64) && !(limits.lifted)() {
             return Err(Outcome::TooManyCopies);
         }
         self.add_table(more, limits.quota).map_err(|OutOfMemory| Outcome::NoMemory)

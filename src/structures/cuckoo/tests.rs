@@ -7,7 +7,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-const ANY: Limits<'static> = Limits { sub_filters: usize::MAX, quota: Quota::UNLIMITED };
+const ANY: Limits<'static> =
+    Limits { sub_filters: usize::MAX, quota: Quota::UNLIMITED, lifted: &|| false };
 
 fn filter(capacity: u64, bucket_size: u8, max_iterations: u16, expansion: u16) -> Filter {
     let params = Params { capacity, bucket_size, max_iterations, expansion };
@@ -490,7 +491,7 @@ fn growth_respects_the_limit_inside_of_one_call() {
 #[test]
 fn a_refusing_quota_refuses_items_and_leaves_the_filter_as_it_was() {
     let quota = |growth: crate::structures::quota::Growth| growth.total <= 100;
-    let limits = Limits { sub_filters: 32, quota: Quota::new(&quota) };
+    let limits = Limits { sub_filters: 32, quota: Quota::new(&quota), ..ANY };
     let mut filter = filter(32, 2, 20, 2);
     let mut refused = 0;
     for item in 0..64_u32 {
@@ -578,4 +579,47 @@ fn a_filter_takes_no_more_memory_than_that_of_redisbloom() {
     let filter = filter(1024, 2, 20, 1);
     // Its size formula: 40 bytes, and 16 for each sub-filter beside its slots.
     assert!(size_of::<Filter>() as u64 + filter.heap_bytes() <= 40 + 16 + 1024);
+}
+
+/// All sub-filters hold a fingerprint that has but one bucket, so that it cannot move,
+/// but has to try every older sub-filter. The second holds one more, tried last, that
+/// the first has room for.
+#[test]
+fn an_explicit_compaction_ends_in_time_whatever_the_slots_are() {
+    let shape = Shape::new(2, 1, 20, 1).unwrap();
+    for (count, moved) in [(64, true), (4000, false)] {
+        let slots = |number| if number == 1 { [2, 3] } else { [2, 0] };
+        let tables = (0..count).map(|number| Buffer::copy_of(&slots(number)).unwrap()).collect();
+        let mut filter = Filter::of_tables(shape, tables).unwrap();
+        assert_eq!(filter.compact(), moved, "{count}");
+        assert_eq!(filter.tables().len(), count);
+        let first: &[u8] = if moved { &[2, 3] } else { &[2, 0] };
+        assert_eq!(filter.tables().next(), Some(first), "{count}");
+    }
+}
+
+#[test]
+fn a_compaction_frees_any_number_of_empty_sub_filters_and_says_whether_it_did_anything() {
+    let shape = Shape::new(1, 1, 20, 1).unwrap();
+    let mut filter = Filter::zeroed(shape, MAX_SUB_FILTERS, Quota::UNLIMITED).unwrap();
+    assert!(filter.compact());
+    assert_eq!(filter.tables().len(), 1);
+    assert!(!filter.compact());
+    add(&mut filter, b"a");
+    assert!(filter.delete(b"a"));
+    assert!(filter.compact());
+    assert_eq!(filter.deletes(), 0);
+}
+
+#[test]
+fn lifted_limits_hold_back_neither_growth_nor_copies() {
+    let lifted = Limits { sub_filters: 1, lifted: &|| true, ..ANY };
+    let mut filter = filter(1024, 2, 20, 1024);
+    for number in 0..5 {
+        assert_eq!(filter.insert(b"same", Insertion::Every, lifted), Outcome::Inserted, "{number}");
+    }
+    assert_eq!(filter.tables().len(), 2);
+    filter = super::tests::filter(4, 2, 20, 0);
+    let outcomes = [(); 9].map(|()| filter.insert(b"same", Insertion::Every, lifted));
+    assert_eq!(outcomes[8], Outcome::Full, "a filter that does not grow stays as it is");
 }

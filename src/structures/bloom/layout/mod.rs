@@ -1,4 +1,5 @@
 //! The two layouts of a chain's bits: [`redisbloom`], compatible to the bit, and
-//! `blocked`, our own.
+//! [`blocked`], our own.
 
+pub mod blocked;
 pub mod redisbloom;

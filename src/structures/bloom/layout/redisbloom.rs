@@ -198,6 +198,19 @@ impl Link {
         &mut self.bits
     }
 
+    /// The part of the bits that is set. Every bit of up to 1 MiB is looked at, and an
+    /// even sample of larger links.
+    fn fill_ratio(&self) -> f64 {
+        const SAMPLE: usize = 1 << 20;
+        let step = self.bits.len().div_ceil(SAMPLE).max(1);
+        let (mut bytes, mut ones) = (0u64, 0u64);
+        for byte in self.bits.iter().step_by(step) {
+            bytes += 1;
+            ones += u64::from(byte.count_ones());
+        }
+        ones as f64 / (bytes.max(1) * 8) as f64
+    }
+
     #[inline]
     fn position(&self, hash: Pair, probe: u32) -> u64 {
         self.modulus.reduce(hash.a.wrapping_add(u64::from(probe).wrapping_mul(hash.b)))
@@ -374,6 +387,35 @@ impl Chain {
     pub fn reported_bytes(&self) -> u64 {
         let links = self.links.iter().map(|link| REPORTED_LINK + link.bits.len() as u64);
         REPORTED_CHAIN + links.sum::<u64>()
+    }
+
+    /// The part of all bits that is set, 0 to 1; of large chains by a sample.
+    pub fn fill_ratio(&self) -> f64 {
+        let all: usize = self.links.iter().map(|link| link.bits.len()).sum();
+        let set = self.links.iter().map(|link| link.fill_ratio() * link.bits.len() as f64);
+        set.sum::<f64>() / all.max(1) as f64
+    }
+
+    /// The number of distinct items that the set bits speak for.
+    pub fn estimated_items(&self) -> f64 {
+        let of_link = |link: &Link| {
+            let bits = link.params.bit_count.modulus() as f64;
+            // Of a link that is full to the last bit all that is known is a bound.
+            let clear = (1.0 - link.fill_ratio()).max(1.0 / bits);
+            -clear.ln() * bits / f64::from(link.params.hashes)
+        };
+        self.links.iter().map(of_link).sum()
+    }
+
+    /// The false positive rate to be expected now, from the items in each link, as
+    /// if probes were independent (in links of few bits they are not).
+    pub fn estimated_rate(&self) -> f64 {
+        let none = self.links.iter().map(|link| {
+            let hashes = f64::from(link.params.hashes);
+            let load = hashes * link.size as f64 / link.params.bit_count.modulus() as f64;
+            1.0 - (1.0 - (-load).exp()).powf(hashes)
+        });
+        1.0 - none.product::<f64>()
     }
 
     /// A copy with memory of its own.

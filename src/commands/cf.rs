@@ -1,0 +1,608 @@
+//! `CF.*`: cuckoo filters.
+
+use std::ffi::CStr;
+
+use super::error::{self, Error, cf as text};
+use super::limits;
+use super::parse::Options;
+use super::table::cf as table;
+use super::warn;
+use crate::codec::LoadError;
+use crate::codec::cuckoo as codec;
+use crate::config;
+use crate::host::spec::Spec;
+use crate::host::{self, Args, Call, Command, KeyMut, Keys, Output, StringRef};
+use crate::metrics;
+use crate::structures::BATCH;
+use crate::structures::cuckoo::{
+    CreateError, Filter as Core, Insertion, Limits, MAX_EXPANSION, Outcome, Params,
+};
+use crate::structures::quota::Quota;
+use crate::types::cuckoo::Filter;
+
+/// The keyspace event of added items.
+const ADDED: &CStr = c"cf.add";
+
+/// `CF.RESERVE key capacity [BUCKETSIZE n] [MAXITERATIONS n] [EXPANSION n]`
+pub(super) struct Reserve;
+
+impl Command for Reserve {
+    type Error = Error;
+    const SPEC: Spec = table::RESERVE;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { args, mut keys, mut out } = call;
+        if args.len().is_multiple_of(2) {
+            out.arity_error();
+            return Ok(());
+        }
+        let params = reserve_params(args, &out)?;
+        let key = args.string(1);
+        if keys.read::<Filter>(key)?.is_some() {
+            return Err(error::ITEM_EXISTS);
+        }
+        let filter = created(&mut out, key, params)?;
+        keys.set(key, filter, c"cf.reserve");
+        out.ok();
+        Ok(())
+    }
+}
+
+/// The values are checked in RedisBloom's order, whatever theirs is in the call.
+fn reserve_params(args: Args<'_>, out: &Output<'_>) -> Result<Params, Error> {
+    let capacity = args.string(2).integer().ok_or(text::BAD_CAPACITY)?;
+    let (mut bucket_size, mut max_iterations, mut expansion) = (None, None, None);
+    let mut options = Options::new(args, 3);
+    while let Some(word) = options.word() {
+        let place = if word.is("BUCKETSIZE") {
+            &mut bucket_size
+        } else if word.is("MAXITERATIONS") {
+            &mut max_iterations
+        } else if word.is("EXPANSION") {
+            &mut expansion
+        } else {
+            return Err(error::UNKNOWN_ARGUMENT);
+        };
+        // Of an option that comes twice the first counts, as in RedisBloom.
+        *place = place.or(options.value());
+    }
+    let mut params = default_params();
+    if let Some(given) = max_iterations {
+        let given = given.integer().ok_or(text::BAD_ITERATIONS)?;
+        params.max_iterations =
+            u16::try_from(given).ok().filter(|n| *n > 0).ok_or(text::ITERATIONS_RANGE)?;
+    }
+    if let Some(given) = bucket_size {
+        let given = given.integer().ok_or(text::BAD_BUCKET_SIZE)?;
+        let most = most_bucket_size(out);
+        params.bucket_size = u8::try_from(given)
+            .ok()
+            .filter(|size| (1..=most).contains(&u64::from(*size)))
+            .ok_or_else(|| text::bucket_size_range(most))?;
+    }
+    if let Some(given) = expansion {
+        let given = given.integer().ok_or(text::BAD_EXPANSION)?;
+        params.expansion = u16::try_from(given)
+            .ok()
+            .filter(|n| *n <= MAX_EXPANSION)
+            .ok_or(text::EXPANSION_RANGE)?;
+    }
+    let least = 2 * u64::from(params.bucket_size);
+    params.capacity = capacity_in_range(capacity, least).ok_or(text::CAPACITY_RANGE)?;
+    Ok(params)
+}
+
+/// `CF.ADD key item`
+pub(super) struct Add;
+
+impl Command for Add {
+    type Error = Error;
+    const SPEC: Spec = table::ADD;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        add(call, Insertion::Every)
+    }
+}
+
+/// `CF.ADDNX key item`
+pub(super) struct AddNx;
+
+impl Command for AddNx {
+    type Error = Error;
+    const SPEC: Spec = table::ADDNX;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        add(call, Insertion::Absent)
+    }
+}
+
+fn add(call: Call<'_>, which: Insertion) -> Result<(), Error> {
+    let Call { args, mut keys, mut out } = call;
+    let params = || Ok(default_params());
+    let key = args.string(1);
+    let mut filter = opened(&mut keys, &mut out, key, params, 1)?;
+    let before = filter.tables().len();
+    let quota = |growth| limits::allows(&out, growth);
+    let limits = Limits {
+        sub_filters: most_sub_filters(),
+        quota: Quota::new(&quota),
+        lifted: &|| host::must_follow(&out),
+    };
+    let outcome = filter.insert(args.bytes(2), which, limits);
+    let added = outcome == Outcome::Inserted;
+    let refused = !added && outcome != Outcome::Present;
+    metrics::CUCKOO.added(added.into());
+    metrics::CUCKOO.refused(refused.into());
+    warn_of(&filter, key, before, refused);
+    if added {
+        filter.changed(ADDED);
+        out.replicate();
+    }
+    match outcome {
+        Outcome::Inserted | Outcome::Present => out.bool(added),
+        Outcome::Full | Outcome::TooManyCopies => return Err(text::FULL),
+        Outcome::NoMemory => return Err(text::CANNOT_GROW),
+    }
+    Ok(())
+}
+
+/// `CF.INSERT key [CAPACITY n] [NOCREATE] ITEMS item ...`
+pub(super) struct Insert;
+
+impl Command for Insert {
+    type Error = Error;
+    const SPEC: Spec = table::INSERT;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        insert(call, Insertion::Every, c"CF.INSERT")
+    }
+}
+
+/// `CF.INSERTNX key [CAPACITY n] [NOCREATE] ITEMS item ...`
+pub(super) struct InsertNx;
+
+impl Command for InsertNx {
+    type Error = Error;
+    const SPEC: Spec = table::INSERTNX;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        insert(call, Insertion::Absent, c"CF.INSERTNX")
+    }
+}
+
+fn insert(call: Call<'_>, which: Insertion, command: &CStr) -> Result<(), Error> {
+    let Call { args, mut keys, mut out } = call;
+    let Some(options) = InsertOptions::parse(args, &out)? else {
+        out.arity_error();
+        return Ok(());
+    };
+    let key = args.string(1);
+    let items = options.word_and_items.from(1);
+    let params = || options.params.ok_or(error::NOT_FOUND);
+    let mut filter = opened(&mut keys, &mut out, key, params, items.len())?;
+    let before = filter.tables().len();
+    out.array(items.len());
+    let (mut done, mut added, mut refused) = (0, 0, 0);
+    // What a replica is to see, where not all of it: an item that was refused here
+    // for a limit or want of memory must not be added there.
+    let mut accepted: Option<Vec<StringRef<'_>>> = None;
+    items.batches::<BATCH>(|batch| {
+        let mut outcomes = [Outcome::Full; BATCH];
+        let outcomes = &mut outcomes[..batch.len()];
+        let quota = |growth| limits::allows(&out, growth);
+        let limits = Limits {
+            sub_filters: most_sub_filters(),
+            quota: Quota::new(&quota),
+            lifted: &|| host::must_follow(&out),
+        };
+        filter.insert_batch(batch, which, limits, outcomes);
+        for outcome in outcomes {
+            let taken = matches!(outcome, Outcome::Inserted | Outcome::Present);
+            added += u64::from(*outcome == Outcome::Inserted);
+            refused += u64::from(!taken);
+            if !taken {
+                accepted
+                    .get_or_insert_with(|| options.word_and_items.take(1 + done).iter().collect());
+            } else if let Some(accepted) = &mut accepted {
+                accepted.push(items.string(done));
+            }
+            reply_outcome(&mut out, which, *outcome);
+            done += 1;
+        }
+        true
+    });
+    metrics::CUCKOO.added(added);
+    metrics::CUCKOO.refused(refused);
+    warn_of(&filter, key, before, refused > 0);
+    if added > 0 {
+        filter.changed(ADDED);
+        match accepted {
+            None => out.replicate(),
+            Some(accepted) => out.replicate_as(command, key, &accepted),
+        }
+    }
+    Ok(())
+}
+
+struct InsertOptions<'a> {
+    /// For a filter that does not exist; `None` if none is to be created.
+    params: Option<Params>,
+    /// `ITEMS` and the items.
+    word_and_items: Args<'a>,
+}
+
+impl<'a> InsertOptions<'a> {
+    /// `None` where the number of arguments is wrong: `CAPACITY` without its value,
+    /// or no items.
+    fn parse(args: Args<'a>, out: &Output<'_>) -> Result<Option<Self>, Error> {
+        let mut params = default_params();
+        let mut create = true;
+        let mut options = Options::new(args, 2);
+        loop {
+            let word_and_items = options.rest();
+            let Some(word) = options.word() else { return Ok(None) };
+            if word.is("ITEMS") {
+                let params = create.then_some(params);
+                let any = word_and_items.len() > 1;
+                return Ok(any.then_some(Self { params, word_and_items }));
+            } else if word.is("NOCREATE") {
+                create = false;
+            } else if word.is("CAPACITY") {
+                let Some(value) = options.value() else { return Ok(None) };
+                let capacity = value.integer().ok_or(text::BAD_CAPACITY)?;
+                let least = if host::must_follow(out) { 1 } else { 2 * config::cf_bucket_size() };
+                params.capacity =
+                    capacity_in_range(capacity, least).ok_or(text::INSERT_CAPACITY_RANGE)?;
+            } else {
+                return Err(error::UNKNOWN_ARGUMENT);
+            }
+        }
+    }
+}
+
+fn reply_outcome(out: &mut Output<'_>, which: Insertion, outcome: Outcome) {
+    match (which, outcome) {
+        (Insertion::Every, Outcome::Inserted) => out.bool(true),
+        // RedisBloom's, which has no third value for clients of RESP3 here.
+        (Insertion::Every, _) if out.is_resp3() => out.bool(false),
+        (_, Outcome::Inserted) => out.integer(1),
+        (_, Outcome::Present) => out.integer(0),
+        (_, Outcome::Full | Outcome::TooManyCopies | Outcome::NoMemory) => out.integer(-1),
+    }
+}
+
+/// `CF.EXISTS key item`
+pub(super) struct Exists;
+
+impl Command for Exists {
+    type Error = Error;
+    const SPEC: Spec = table::EXISTS;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { args, keys, mut out } = call;
+        let filter = keys.read::<Filter>(args.string(1)).unwrap_or(None);
+        let found = filter.is_some_and(|filter| filter.contains(args.bytes(2)));
+        metrics::CUCKOO.looked_up(1, found.into());
+        out.bool(found);
+        Ok(())
+    }
+}
+
+/// `CF.MEXISTS key item [item ...]`
+pub(super) struct MExists;
+
+impl Command for MExists {
+    type Error = Error;
+    const SPEC: Spec = table::MEXISTS;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { args, keys, mut out } = call;
+        let filter = keys.read::<Filter>(args.string(1)).unwrap_or(None);
+        let items = args.from(2);
+        out.array(items.len());
+        let Some(filter) = filter else {
+            (0..items.len()).for_each(|_| out.bool(false));
+            return Ok(());
+        };
+        let mut hits = 0;
+        items.batches::<BATCH>(|batch| {
+            let mut found = [false; BATCH];
+            let found = &mut found[..batch.len()];
+            filter.contains_batch(batch, found);
+            for found in found {
+                hits += u64::from(*found);
+                out.bool(*found);
+            }
+            true
+        });
+        metrics::CUCKOO.looked_up(items.len() as u64, hits);
+        Ok(())
+    }
+}
+
+/// `CF.COUNT key item`
+pub(super) struct Count;
+
+impl Command for Count {
+    type Error = Error;
+    const SPEC: Spec = table::COUNT;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { args, keys, mut out } = call;
+        let filter = keys.read::<Filter>(args.string(1)).unwrap_or(None);
+        out.integer(filter.map_or(0, |filter| filter.count(args.bytes(2))) as i64);
+        Ok(())
+    }
+}
+
+/// `CF.DEL key item`
+pub(super) struct Del;
+
+impl Command for Del {
+    type Error = Error;
+    const SPEC: Spec = table::DEL;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { args, mut keys, mut out } = call;
+        let filter = keys.write::<Filter>(args.string(1)).unwrap_or(None);
+        let mut filter = filter.ok_or(text::NO_ITEM)?;
+        let deleted = filter.delete(args.bytes(2));
+        if deleted {
+            filter.changed(c"cf.del");
+            out.replicate();
+        }
+        out.bool(deleted);
+        Ok(())
+    }
+}
+
+/// `CF.COMPACT key`
+pub(super) struct Compact;
+
+impl Command for Compact {
+    type Error = Error;
+    const SPEC: Spec = table::COMPACT;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { args, mut keys, mut out } = call;
+        let filter = keys.write::<Filter>(args.string(1)).unwrap_or(None);
+        let mut filter = filter.ok_or(text::NO_FILTER)?;
+        if filter.compact() {
+            filter.changed(c"cf.compact");
+            out.replicate();
+        }
+        out.ok();
+        Ok(())
+    }
+}
+
+/// `CF.INFO key`
+pub(super) struct Info;
+
+/// A field: its name in the reply and its value.
+type Field = (&'static CStr, fn(&Core) -> u64);
+
+/// The fields of `CF.INFO` in order.
+const FIELDS: [Field; 8] = [
+    (c"Size", reported_bytes),
+    (c"Number of buckets", |filter| filter.shape().buckets()),
+    (c"Number of filters", |filter| filter.tables().len() as u64),
+    (c"Number of items inserted", Core::items),
+    (c"Number of items deleted", Core::deletes),
+    (c"Bucket size", |filter| filter.shape().bucket_size().into()),
+    (c"Expansion rate", |filter| filter.shape().expansion().into()),
+    (c"Max iterations", |filter| filter.shape().max_iterations().into()),
+];
+
+/// The size by RedisBloom's count: its structs and the slots.
+fn reported_bytes(filter: &Core) -> u64 {
+    40 + 16 * filter.tables().len() as u64 + filter.slots()
+}
+
+impl Command for Info {
+    type Error = Error;
+    const SPEC: Spec = table::INFO;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { args, keys, mut out } = call;
+        let filter = keys.read::<Filter>(args.string(1))?.ok_or(error::NOT_FOUND)?;
+        out.map(FIELDS.len());
+        for (name, value) in FIELDS {
+            out.simple(name);
+            out.integer(value(&filter) as i64);
+        }
+        Ok(())
+    }
+}
+
+/// `CF.DEBUG key`
+pub(super) struct Debug;
+
+impl Command for Debug {
+    type Error = Error;
+    const SPEC: Spec = table::DEBUG;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { args, keys, mut out } = call;
+        let filter = keys.read::<Filter>(args.string(1))?.ok_or(error::NOT_FOUND)?;
+        let shape = filter.shape();
+        let line = format!(
+            "bktsize:{} buckets:{} items:{} deletes:{} filters:{} max_iterations:{} expansion:{}",
+            shape.bucket_size(),
+            shape.buckets(),
+            filter.items(),
+            filter.deletes(),
+            filter.tables().len(),
+            shape.max_iterations(),
+            shape.expansion(),
+        );
+        out.bulk(line.as_bytes());
+        Ok(())
+    }
+}
+
+/// `CF.SCANDUMP key iterator`
+pub(super) struct ScanDump;
+
+impl Command for ScanDump {
+    type Error = Error;
+    const SPEC: Spec = table::SCANDUMP;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { args, keys, mut out } = call;
+        let iterator = args.string(2).integer().and_then(|given| u64::try_from(given).ok());
+        let iterator = iterator.ok_or(text::BAD_POSITION)?;
+        let filter = keys.read::<Filter>(args.string(1))?.ok_or(error::NOT_FOUND)?;
+        let header = codec::header(&filter);
+        let piece = match (filter.items(), iterator) {
+            // Of an empty filter there is nothing to dump, not even the header.
+            (0, _) => None,
+            (_, 0) => Some((1, &header[..])),
+            _ => codec::chunk(&filter, iterator),
+        };
+        out.array(2);
+        match piece {
+            Some((next, data)) => {
+                out.integer(next as i64);
+                out.bulk(data);
+            }
+            None => {
+                out.integer(0);
+                out.null();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `CF.LOADCHUNK key iterator data`
+pub(super) struct LoadChunk;
+
+impl LoadChunk {
+    const NAME: &'static CStr = c"CF.LOADCHUNK";
+}
+
+impl Command for LoadChunk {
+    type Error = Error;
+    const SPEC: Spec = table::LOADCHUNK;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { args, mut keys, mut out } = call;
+        let key = args.string(1);
+        let iterator = args.string(2).integer().filter(|iterator| *iterator != 0);
+        let iterator = iterator.ok_or(text::BAD_POSITION)?;
+        let data = args.bytes(3);
+        if iterator == 1 {
+            if keys.read::<Filter>(key)?.is_some() {
+                return Err(error::ITEM_EXISTS);
+            }
+            let quota = |growth| limits::allows(&out, growth);
+            let filter = codec::from_header(data, Quota::new(&quota)).map_err(header_error)?;
+            keys.set(key, Filter::new(filter), c"cf.loadchunk");
+        } else {
+            let mut filter = keys.write::<Filter>(key)?.ok_or(error::NOT_FOUND)?;
+            codec::load_chunk(&mut filter, iterator, data).map_err(|_| text::BAD_CHUNK)?;
+            filter.changed(c"cf.loadchunk");
+        }
+        out.ok();
+        out.replicate();
+        Ok(())
+    }
+}
+
+fn header_error(error: LoadError) -> Error {
+    match error {
+        LoadError::ShortRead => text::BAD_HEADER,
+        _ => text::HEADER_REFUSED,
+    }
+}
+
+/// What a filter gets that an add creates. The settings are in the ranges of the
+/// fields.
+fn default_params() -> Params {
+    Params {
+        capacity: config::cf_initial_size(),
+        bucket_size: config::cf_bucket_size() as u8,
+        max_iterations: config::cf_max_iterations() as u16,
+        expansion: config::cf_expansion() as u16,
+    }
+}
+
+fn capacity_in_range(value: i64, least: u64) -> Option<u64> {
+    let value = u64::try_from(value).ok()?;
+    (least..=config::MAX_CAPACITY).contains(&value).then_some(value)
+}
+
+/// The largest bucket size of `CF.RESERVE`. It depends on the settings, and those of
+/// a replica must not decide over what its primary has done.
+fn most_bucket_size(out: &Output<'_>) -> u64 {
+    if host::must_follow(out) { u8::MAX.into() } else { *config::cf_bucket_sizes().end() }
+}
+
+/// A filter for a key that does not exist. Replicas get it with all that was decided
+/// here, so that their own settings do not matter.
+fn created(out: &mut Output<'_>, key: StringRef<'_>, params: Params) -> Result<Filter, Error> {
+    let quota = |growth| limits::allows(out, growth);
+    let filter = Core::new(params, Quota::new(&quota)).map_err(|error| match error {
+        CreateError::OutOfMemory => error::NO_MEMORY_FOR_FILTER,
+        CreateError::Impossible => text::CANNOT_CREATE,
+    })?;
+    out.replicate_creation(LoadChunk::NAME, key, &codec::header(&filter));
+    Ok(Filter::new(filter))
+}
+
+/// Opens a filter to add `items` items, or creates it as `params` says.
+///
+/// No key is left behind that the items are then not added to: an empty filter has
+/// room for the first of them.
+///
+/// # Errors
+///
+/// Where the filter has all the sub-filters that it may have, as in RedisBloom: no
+/// item is even tried then.
+fn opened<'k>(
+    keys: &'k mut Keys<'_>,
+    out: &mut Output<'_>,
+    key: StringRef<'k>,
+    params: impl FnOnce() -> Result<Params, Error>,
+    items: usize,
+) -> Result<KeyMut<'k, Filter>, Error> {
+    let below_limit = |out: &Output<'_>, sub_filters: usize| {
+        if sub_filters < most_sub_filters() || host::must_follow(out) {
+            return Ok(());
+        }
+        metrics::CUCKOO.refused(items as u64);
+        let why = "has the number of sub-filters of cf-max-expansions: all items are refused";
+        warn::about(key.bytes(), why);
+        Err(text::MAX_EXPANSIONS)
+    };
+    let filter = keys.write_or_create(key, || {
+        let params = params()?;
+        below_limit(out, 1)?;
+        created(out, key, params)
+    })?;
+    below_limit(out, filter.tables().len())?;
+    Ok(filter)
+}
+
+/// Sub-filters from which on a filter was probably made without the capacity it needs.
+const MANY_SUB_FILTERS: usize = 8;
+
+/// Warns of filters that work worse than their makers expect. `before` is the number
+/// of sub-filters before the command.
+fn warn_of(filter: &Core, key: StringRef<'_>, before: usize, refused: bool) {
+    let sub_filters = filter.tables().len();
+    if refused {
+        warn::about(key.bytes(), "has no room for an item, which is refused");
+    } else if sub_filters > before.max(MANY_SUB_FILTERS - 1) {
+        let text = format!(
+            "has grown to {sub_filters} sub-filters, each of which a look-up visits; \
+             reserve it for the number of items that it is to hold"
+        );
+        warn::about(key.bytes(), &text);
+    }
+}
+
+fn most_sub_filters() -> usize {
+    usize::try_from(config::cf_max_expansions()).unwrap_or(usize::MAX)
+}
