@@ -1,5 +1,7 @@
 //! The examples do what they say, on a small scale.
 
+#![allow(clippy::duplicate_mod, reason = "every example has the same support module")]
+
 mod common;
 
 #[allow(dead_code, unreachable_pub, reason = "an example has a `main` too")]
