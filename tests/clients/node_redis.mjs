@@ -196,6 +196,12 @@ let [passed, failed] = [0, 0];
 for (const RESP of [2, 3]) {
   const client = createClient({ RESP, url: `redis://${host}:${port}` });
   await client.connect();
+  const [, major] = /redis_version:(\d+)/.exec(await client.info('server'));
+  if (RESP === 3 && Number(major) < 7) {
+    console.log('skipped RESP3: modules cannot speak it before Redis 7.0');
+    await client.close();
+    continue;
+  }
   await client.flushAll();
   const modules = (await client.moduleList()).map(({ name, ver }) => `${name} ${ver}`);
   assert.ok(modules.includes('bf 81000'), `${modules}`);
@@ -211,9 +217,7 @@ for (const RESP of [2, 3]) {
       console.log(`ok ${title}: ${called.size} wrappers`);
     } catch (error) {
       failed++;
-      const place = /node_redis\.mjs:(\d+)/g;
-      const lines = [...(error.stack ?? '').matchAll(place)].map((match) => match[1]);
-      console.log(`FAILED ${title}: ${error.message} (line ${lines.at(-1) ?? '?'})`);
+      console.log(`FAILED ${title}: ${error.stack}`);
     }
   }
   await client.flushAll();
