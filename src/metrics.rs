@@ -95,6 +95,8 @@ macro_rules! names {
 
 static BLOOM_NAMES: Names = names!(c"bloom", "bloom");
 static CUCKOO_NAMES: Names = names!(c"cuckoo", "cuckoo");
+static CMS_NAMES: Names = names!(c"cms", "cms");
+static TOPK_NAMES: Names = names!(c"topk", "topk");
 
 /// Registers the sections.
 ///
@@ -107,12 +109,14 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), LoadFailure> {
 
 fn write(info: &mut InfoWriter) {
     use crate::host::Native;
-    use crate::types::{bloom, cuckoo};
+    use crate::types::{bloom, cms, cuckoo, topk};
     if info.section(c"module") {
         info.text(c"ferrobloom_version", VERSION);
     }
     family(info, &BLOOM_NAMES, bloom::Filter::tally(), &BLOOM);
     family(info, &CUCKOO_NAMES, cuckoo::Filter::tally(), &CUCKOO);
+    family(info, &CMS_NAMES, cms::Sketch::tally(), &CMS);
+    family(info, &TOPK_NAMES, topk::TopK::tally(), &TOPK);
 }
 
 const VERSION: &CStr =

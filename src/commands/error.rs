@@ -112,3 +112,49 @@ pub(super) mod cf {
         Error::made(&format!("BUCKETSIZE: value must be in the range [1, {most}]"))
     }
 }
+
+/// The count-min sketch's.
+pub(super) mod cms {
+    use super::Error;
+
+    texts! {
+        NO_KEY = c"CMS: key does not exist",
+        KEY_EXISTS = c"CMS: key already exists",
+        BAD_WIDTH = c"CMS: invalid width",
+        BAD_DEPTH = c"CMS: invalid depth",
+        BAD_ERROR = c"CMS: invalid overestimation value",
+        BAD_PROBABILITY = c"CMS: invalid prob value",
+        BAD_DIMENSIONS = c"CMS: invalid init arguments",
+        NO_MEMORY = c"CMS: Insufficient memory to create the key",
+        NOT_A_NUMBER = c"CMS: Cannot parse number",
+        NEGATIVE = c"CMS: Number cannot be negative",
+        SATURATED = c"CMS: INCRBY overflow",
+        BAD_NUMKEYS = c"CMS: invalid numkeys",
+        NO_KEYS = c"CMS: Number of keys must be positive",
+        WRONG_KEYS = c"CMS: wrong number of keys",
+        WRONG_WEIGHTS = c"CMS: wrong number of keys/weights",
+        BAD_WEIGHT = c"CMS: invalid weight value",
+        OTHER_DIMENSIONS = c"CMS: width/depth is not equal",
+        MERGE_OVERFLOW = c"CMS: MERGE overflow",
+    }
+}
+
+/// Top-K's.
+pub(super) mod topk {
+    use super::Error;
+
+    texts! {
+        NO_KEY = c"TopK: key does not exist",
+        KEY_EXISTS = c"TopK: key already exists",
+        BAD_K = c"TopK: invalid k",
+        BAD_WIDTH = c"TopK: invalid width",
+        BAD_DEPTH = c"TopK: invalid depth",
+        BAD_DECAY = c"TopK: invalid decay value. must be '<= 1' & '> 0'",
+        NO_MEMORY = c"ERR Insufficient memory to create topk data structure",
+        NO_MEMORY_FOR_ITEM = c"ERR Insufficient memory to add the item",
+        NO_MEMORY_FOR_LIST = c"ERR Insufficient memory to list the items",
+        // The blanks are RedisBloom's.
+        BAD_INCREMENT = c"TopK: increment must be an integer greater or equal to 0                            and smaller or equal to 100,000",
+        NOT_WITHCOUNT = c"WITHCOUNT keyword expected",
+    }
+}

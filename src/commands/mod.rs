@@ -3,11 +3,13 @@
 
 mod bf;
 mod cf;
+mod cms;
 mod error;
 mod limits;
 mod parse;
 mod table;
 mod text;
+mod topk;
 mod warn;
 
 use crate::host::{Ctx, Entry, Level, LoadFailure, log};
@@ -39,6 +41,19 @@ static COMMANDS: &[Entry] = &[
     Entry::of::<cf::Debug>(),
     Entry::of::<cf::ScanDump>(),
     Entry::of::<cf::LoadChunk>(),
+    Entry::of::<cms::InitByDim>(),
+    Entry::of::<cms::InitByProb>(),
+    Entry::of::<cms::IncrBy>(),
+    Entry::of::<cms::Query>(),
+    Entry::of::<cms::Merge>(),
+    Entry::of::<cms::Info>(),
+    Entry::of::<topk::Reserve>(),
+    Entry::of::<topk::Add>(),
+    Entry::of::<topk::IncrBy>(),
+    Entry::of::<topk::Query>(),
+    Entry::of::<topk::Count>(),
+    Entry::of::<topk::List>(),
+    Entry::of::<topk::Info>(),
 ];
 
 /// Registers the ACL categories and the commands.

@@ -7,7 +7,7 @@ use std::slice;
 
 use redis_module::raw;
 
-use super::spec::Spec;
+use super::spec::{KeyPlace, Spec};
 use super::{Keys, OK, api, guard, string_bytes};
 
 /// A command: its public face and what it does.
@@ -63,7 +63,9 @@ unsafe extern "C" fn trampoline<C: Command>(
                 out: Output { ctx, call: PhantomData },
             }
         };
-        if !C::SPEC.accepts(call.args.len()) {
+        if C::SPEC.counts_keys() && call.out.is_asked_for_keys() {
+            call.out.tell_keys(&C::SPEC, call.args);
+        } else if !C::SPEC.accepts(call.args.len()) {
             call.out.wrong_arity();
         } else if let Err(error) = C::run(call) {
             Output { ctx, call: PhantomData }.error(&error.text());
@@ -166,6 +168,31 @@ impl<'a> Args<'a> {
             }
         }
     }
+
+    /// Lends up to `N` pairs of arguments at a time to `each`: the bytes of the first,
+    /// and the second as `read` takes it. An odd one at the end is left out. Nothing
+    /// is allocated.
+    ///
+    /// # Errors
+    ///
+    /// What `read` gives; `each` has seen the batches before that.
+    #[inline]
+    pub fn pairs<const N: usize, V: Copy + Default, E>(
+        self,
+        read: impl Fn(StringRef<'a>) -> Result<V, E>,
+        mut each: impl FnMut(&[(&'a [u8], V)]),
+    ) -> Result<(), E> {
+        for pairs in self.0.as_chunks::<2>().0.chunks(N) {
+            let mut batch: [(&[u8], V); N] = [(&[], V::default()); N];
+            for (place, &[first, second]) in batch.iter_mut().zip(pairs) {
+                // SAFETY: live through `'a` by `from_raw`.
+                let bytes = unsafe { string_bytes(first) };
+                *place = (bytes, read(StringRef { raw: second, call: PhantomData })?);
+            }
+            each(&batch[..pairs.len()]);
+        }
+        Ok(())
+    }
 }
 
 /// A string object of the server, borrowed for one call.
@@ -210,6 +237,37 @@ pub struct Output<'a> {
 impl Output<'_> {
     pub(super) fn context(&self) -> *mut raw::RedisModuleCtx {
         self.ctx
+    }
+
+    /// Whether the server wants to know the keys of the call, not to run it.
+    fn is_asked_for_keys(&self) -> bool {
+        // SAFETY: a live context.
+        unsafe { api!(RedisModule_IsKeysPositionRequest)(self.ctx) != 0 }
+    }
+
+    /// Tells the server where the keys of a call are: before 7.0, and where a number
+    /// of keys makes no sense. Of keys that are announced, those that are there.
+    fn tell_keys(&self, spec: &Spec, args: Args<'_>) {
+        for key in spec.keys {
+            let (first, count) = match key.place {
+                KeyPlace::At(position) => (position, 1),
+                KeyPlace::CountedAt(position) => {
+                    let count = args.get(position as usize).and_then(StringRef::integer);
+                    (position + 1, count.unwrap_or(0))
+                }
+            };
+            let there = args.from(first as usize).len() as i64;
+            for position in first..first + count.clamp(0, there) as c_int {
+                // SAFETY: a live context that asks for keys, and a position within
+                // the arguments.
+                unsafe {
+                    match raw::RedisModule_KeyAtPosWithFlags {
+                        Some(tell) => tell(self.ctx, position, key.access.flags() as c_int),
+                        None => api!(RedisModule_KeyAtPos)(self.ctx, position),
+                    }
+                }
+            }
+        }
     }
 
     fn wrong_arity(&self) {
