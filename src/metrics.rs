@@ -97,6 +97,7 @@ static BLOOM_NAMES: Names = names!(c"bloom", "bloom");
 static CUCKOO_NAMES: Names = names!(c"cuckoo", "cuckoo");
 static CMS_NAMES: Names = names!(c"cms", "cms");
 static TOPK_NAMES: Names = names!(c"topk", "topk");
+static TDIGEST_NAMES: Names = names!(c"tdigest", "tdigest");
 
 /// Registers the sections.
 ///
@@ -109,7 +110,7 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), LoadFailure> {
 
 fn write(info: &mut InfoWriter) {
     use crate::host::Native;
-    use crate::types::{bloom, cms, cuckoo, topk};
+    use crate::types::{bloom, cms, cuckoo, tdigest, topk};
     if info.section(c"module") {
         info.text(c"ferrobloom_version", VERSION);
     }
@@ -117,6 +118,7 @@ fn write(info: &mut InfoWriter) {
     family(info, &CUCKOO_NAMES, cuckoo::Filter::tally(), &CUCKOO);
     family(info, &CMS_NAMES, cms::Sketch::tally(), &CMS);
     family(info, &TOPK_NAMES, topk::TopK::tally(), &TOPK);
+    family(info, &TDIGEST_NAMES, tdigest::Digest::tally(), &TDIGEST);
 }
 
 const VERSION: &CStr =

@@ -158,3 +158,33 @@ pub(super) mod topk {
         NOT_WITHCOUNT = c"WITHCOUNT keyword expected",
     }
 }
+
+/// The t-digest family's.
+pub(super) mod tdigest {
+    use super::Error;
+
+    texts! {
+        MISSING = c"ERR T-Digest: key does not exist",
+        EXISTS = c"ERR T-Digest: key already exists",
+        WRONG_KEYWORD = c"ERR T-Digest: wrong keyword",
+        BAD_COMPRESSION = c"ERR T-Digest: error parsing compression parameter",
+        COMPRESSION_RANGE = c"ERR T-Digest: compression parameter needs to be a positive integer",
+        NO_MEMORY = c"ERR T-Digest: allocation failed",
+        NO_MEMORY_FOR_MERGE = c"ERR T-Digest: allocation of destination digest failed",
+        BAD_NUMKEYS = c"ERR T-Digest: error parsing numkeys",
+        NUMKEYS_RANGE = c"ERR T-Digest: numkeys needs to be a positive integer",
+        BAD_OBSERVATION = c"ERR T-Digest: error parsing val parameter",
+        NOT_FINITE = c"ERR T-Digest: val parameter needs to be a finite number",
+        OVERFLOW = c"ERR T-Digest: overflow detected",
+        BAD_QUANTILE = c"ERR T-Digest: error parsing quantile",
+        QUANTILE_RANGE = c"ERR T-Digest: quantile should be in [0,1]",
+        BAD_CDF = c"ERR T-Digest: error parsing cdf",
+        BAD_VALUE = c"ERR T-Digest: error parsing value",
+        BAD_RANK = c"ERR T-Digest: error parsing rank",
+        RANK_RANGE = c"ERR T-Digest: rank needs to be non negative",
+        BAD_LOW_CUT = c"ERR T-Digest: error parsing low_cut_percentile",
+        BAD_HIGH_CUT = c"ERR T-Digest: error parsing high_cut_percentile",
+        CUT_RANGE = c"ERR T-Digest: low_cut_percentile and high_cut_percentile should be in [0,1]",
+        CUT_ORDER = c"ERR T-Digest: low_cut_percentile should be lower than high_cut_percentile",
+    }
+}

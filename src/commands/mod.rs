@@ -8,6 +8,7 @@ mod error;
 mod limits;
 mod parse;
 mod table;
+mod tdigest;
 mod text;
 mod topk;
 mod warn;
@@ -54,6 +55,20 @@ static COMMANDS: &[Entry] = &[
     Entry::of::<topk::Count>(),
     Entry::of::<topk::List>(),
     Entry::of::<topk::Info>(),
+    Entry::of::<tdigest::Create>(),
+    Entry::of::<tdigest::Reset>(),
+    Entry::of::<tdigest::Add>(),
+    Entry::of::<tdigest::Merge>(),
+    Entry::of::<tdigest::Min>(),
+    Entry::of::<tdigest::Max>(),
+    Entry::of::<tdigest::Quantile>(),
+    Entry::of::<tdigest::Cdf>(),
+    Entry::of::<tdigest::Rank>(),
+    Entry::of::<tdigest::RevRank>(),
+    Entry::of::<tdigest::ByRank>(),
+    Entry::of::<tdigest::ByRevRank>(),
+    Entry::of::<tdigest::TrimmedMean>(),
+    Entry::of::<tdigest::Info>(),
 ];
 
 /// Registers the ACL categories and the commands.

@@ -196,7 +196,7 @@ impl Keys<'_> {
     }
 
     /// Gives the key a value in place of the one that it has, and tells of it as
-    /// [`KeyMut::changed`] does.
+    /// [`KeyMut::changed`] does. A key of the same type keeps its time to live.
     pub fn set<T: Native>(&mut self, name: StringRef<'_>, value: T, event: &CStr) {
         self.put(name, value);
         // SAFETY: a live context.
@@ -209,8 +209,17 @@ impl Keys<'_> {
         unsafe {
             let key = self.open(name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE);
             let value = value.into_raw();
-            let status = api!(RedisModule_ModuleTypeSetValue)(key, T::handle().get(), value);
-            assert_eq!(status, OK, "a key opened for writing takes a value");
+            let mut old = ptr::null_mut();
+            // Refused where the key is new or of another type.
+            let replaced =
+                api!(RedisModule_ModuleTypeReplaceValue)(key, T::handle().get(), value, &mut old);
+            if replaced == OK {
+                let old = T::from_raw(old);
+                T::tally().remove(old.measure());
+            } else {
+                let status = api!(RedisModule_ModuleTypeSetValue)(key, T::handle().get(), value);
+                assert_eq!(status, OK, "a key opened for writing takes a value");
+            }
             api!(RedisModule_CloseKey)(key);
             value
         }

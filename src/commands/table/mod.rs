@@ -5,6 +5,7 @@ use std::ffi::CStr;
 pub(super) mod bf;
 pub(super) mod cf;
 pub(super) mod cms;
+pub(super) mod tdigest;
 pub(super) mod topk;
 
 /// The ACL categories, one per family.
