@@ -28,6 +28,6 @@ fn by_shard<'a>(name: &str, items: &[&'a str]) -> BTreeMap<String, Vec<&'a str>>
 
 /// CRC-32 as in zlib, which every language has: all clients must agree on it.
 fn crc32(bytes: &[u8]) -> u32 {
-    let step = |crc: u32, _| if crc & 1 == 1 { crc >> 1 ^ 0xEDB8_8320 } else { crc >> 1 };
+    let step = |crc: u32, _| if crc & 1 == 1 { (crc >> 1) ^ 0xEDB8_8320 } else { crc >> 1 };
     !bytes.iter().fold(!0, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), step))
 }
