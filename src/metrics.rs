@@ -95,6 +95,9 @@ macro_rules! names {
 
 static BLOOM_NAMES: Names = names!(c"bloom", "bloom");
 static CUCKOO_NAMES: Names = names!(c"cuckoo", "cuckoo");
+static CMS_NAMES: Names = names!(c"cms", "cms");
+static TOPK_NAMES: Names = names!(c"topk", "topk");
+static TDIGEST_NAMES: Names = names!(c"tdigest", "tdigest");
 
 /// Registers the sections.
 ///
@@ -107,12 +110,15 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), LoadFailure> {
 
 fn write(info: &mut InfoWriter) {
     use crate::host::Native;
-    use crate::types::{bloom, cuckoo};
+    use crate::types::{bloom, cms, cuckoo, tdigest, topk};
     if info.section(c"module") {
         info.text(c"ferrobloom_version", VERSION);
     }
     family(info, &BLOOM_NAMES, bloom::Filter::tally(), &BLOOM);
     family(info, &CUCKOO_NAMES, cuckoo::Filter::tally(), &CUCKOO);
+    family(info, &CMS_NAMES, cms::Sketch::tally(), &CMS);
+    family(info, &TOPK_NAMES, topk::TopK::tally(), &TOPK);
+    family(info, &TDIGEST_NAMES, tdigest::Digest::tally(), &TDIGEST);
 }
 
 const VERSION: &CStr =

@@ -244,9 +244,9 @@ fn chain_from_header(mut bytes: &[u8], quota: Quota<'_>) -> Result<Chain, LoadEr
     require((1..=MAX_LINKS).contains(&count), "number of links")?;
     require(length == CHAIN_HEADER + LINK_HEADER * count, "length of the header")?;
 
-    let mut links = Vec::new();
-    links.try_reserve_exact(count).map_err(|_| OutOfMemory)?;
-    let (mut held, mut items) = (0u64, 0u64);
+    let mut described = Vec::new();
+    described.try_reserve_exact(count).map_err(|_| OutOfMemory)?;
+    let (mut total, mut items) = (0u64, 0u64);
     for _ in 0..count {
         let header: LinkHeader = chunks::unpack(&mut bytes).ok_or(LoadError::ShortRead)?;
         let params = LinkParams {
@@ -259,13 +259,20 @@ fn chain_from_header(mut bytes: &[u8], quota: Quota<'_>) -> Result<Chain, LoadEr
         check_link(&params)?;
         require(header.bytes == params.bytes(), "bytes for these bits")?;
         items = items.checked_add(header.size).ok_or(LoadError::Inconsistent("items"))?;
-        quota.ask(held, header.bytes)?;
-        held += header.bytes;
-        let mut link = Link::empty(params)?;
-        link.set_size(header.size);
-        links.push(link);
+        total = total.checked_add(header.bytes).ok_or(OutOfMemory)?;
+        described.push((params, header.size));
     }
     require(items == header.items, "items")?;
+    // For all links at once: many small ones together may be too much.
+    quota.ask(0, total)?;
+
+    let mut links = Vec::new();
+    links.try_reserve_exact(count).map_err(|_| OutOfMemory)?;
+    for (params, size) in described {
+        let mut link = Link::empty(params)?;
+        link.set_size(size);
+        links.push(link);
+    }
     Chain::from_links(items, header.options, header.growth, links)
         .ok_or(LoadError::Inconsistent("number of links"))
 }

@@ -112,3 +112,79 @@ pub(super) mod cf {
         Error::made(&format!("BUCKETSIZE: value must be in the range [1, {most}]"))
     }
 }
+
+/// The count-min sketch's.
+pub(super) mod cms {
+    use super::Error;
+
+    texts! {
+        NO_KEY = c"CMS: key does not exist",
+        KEY_EXISTS = c"CMS: key already exists",
+        BAD_WIDTH = c"CMS: invalid width",
+        BAD_DEPTH = c"CMS: invalid depth",
+        BAD_ERROR = c"CMS: invalid overestimation value",
+        BAD_PROBABILITY = c"CMS: invalid prob value",
+        BAD_DIMENSIONS = c"CMS: invalid init arguments",
+        NO_MEMORY = c"CMS: Insufficient memory to create the key",
+        NOT_A_NUMBER = c"CMS: Cannot parse number",
+        NEGATIVE = c"CMS: Number cannot be negative",
+        SATURATED = c"CMS: INCRBY overflow",
+        BAD_NUMKEYS = c"CMS: invalid numkeys",
+        NO_KEYS = c"CMS: Number of keys must be positive",
+        WRONG_KEYS = c"CMS: wrong number of keys",
+        WRONG_WEIGHTS = c"CMS: wrong number of keys/weights",
+        BAD_WEIGHT = c"CMS: invalid weight value",
+        OTHER_DIMENSIONS = c"CMS: width/depth is not equal",
+        MERGE_OVERFLOW = c"CMS: MERGE overflow",
+    }
+}
+
+/// Top-K's.
+pub(super) mod topk {
+    use super::Error;
+
+    texts! {
+        NO_KEY = c"TopK: key does not exist",
+        KEY_EXISTS = c"TopK: key already exists",
+        BAD_K = c"TopK: invalid k",
+        BAD_WIDTH = c"TopK: invalid width",
+        BAD_DEPTH = c"TopK: invalid depth",
+        BAD_DECAY = c"TopK: invalid decay value. must be '<= 1' & '> 0'",
+        NO_MEMORY = c"ERR Insufficient memory to create topk data structure",
+        NO_MEMORY_FOR_ITEM = c"ERR Insufficient memory to add the item",
+        NO_MEMORY_FOR_LIST = c"ERR Insufficient memory to list the items",
+        // The blanks are RedisBloom's.
+        BAD_INCREMENT = c"TopK: increment must be an integer greater or equal to 0                            and smaller or equal to 100,000",
+        NOT_WITHCOUNT = c"WITHCOUNT keyword expected",
+    }
+}
+
+/// The t-digest family's.
+pub(super) mod tdigest {
+    use super::Error;
+
+    texts! {
+        MISSING = c"ERR T-Digest: key does not exist",
+        EXISTS = c"ERR T-Digest: key already exists",
+        WRONG_KEYWORD = c"ERR T-Digest: wrong keyword",
+        BAD_COMPRESSION = c"ERR T-Digest: error parsing compression parameter",
+        COMPRESSION_RANGE = c"ERR T-Digest: compression parameter needs to be a positive integer",
+        NO_MEMORY = c"ERR T-Digest: allocation failed",
+        NO_MEMORY_FOR_MERGE = c"ERR T-Digest: allocation of destination digest failed",
+        BAD_NUMKEYS = c"ERR T-Digest: error parsing numkeys",
+        NUMKEYS_RANGE = c"ERR T-Digest: numkeys needs to be a positive integer",
+        BAD_OBSERVATION = c"ERR T-Digest: error parsing val parameter",
+        NOT_FINITE = c"ERR T-Digest: val parameter needs to be a finite number",
+        OVERFLOW = c"ERR T-Digest: overflow detected",
+        BAD_QUANTILE = c"ERR T-Digest: error parsing quantile",
+        QUANTILE_RANGE = c"ERR T-Digest: quantile should be in [0,1]",
+        BAD_CDF = c"ERR T-Digest: error parsing cdf",
+        BAD_VALUE = c"ERR T-Digest: error parsing value",
+        BAD_RANK = c"ERR T-Digest: error parsing rank",
+        RANK_RANGE = c"ERR T-Digest: rank needs to be non negative",
+        BAD_LOW_CUT = c"ERR T-Digest: error parsing low_cut_percentile",
+        BAD_HIGH_CUT = c"ERR T-Digest: error parsing high_cut_percentile",
+        CUT_RANGE = c"ERR T-Digest: low_cut_percentile and high_cut_percentile should be in [0,1]",
+        CUT_ORDER = c"ERR T-Digest: low_cut_percentile should be lower than high_cut_percentile",
+    }
+}

@@ -3,11 +3,14 @@
 
 mod bf;
 mod cf;
+mod cms;
 mod error;
 mod limits;
 mod parse;
 mod table;
+mod tdigest;
 mod text;
+mod topk;
 mod warn;
 
 use crate::host::{Ctx, Entry, Level, LoadFailure, log};
@@ -39,6 +42,33 @@ static COMMANDS: &[Entry] = &[
     Entry::of::<cf::Debug>(),
     Entry::of::<cf::ScanDump>(),
     Entry::of::<cf::LoadChunk>(),
+    Entry::of::<cms::InitByDim>(),
+    Entry::of::<cms::InitByProb>(),
+    Entry::of::<cms::IncrBy>(),
+    Entry::of::<cms::Query>(),
+    Entry::of::<cms::Merge>(),
+    Entry::of::<cms::Info>(),
+    Entry::of::<topk::Reserve>(),
+    Entry::of::<topk::Add>(),
+    Entry::of::<topk::IncrBy>(),
+    Entry::of::<topk::Query>(),
+    Entry::of::<topk::Count>(),
+    Entry::of::<topk::List>(),
+    Entry::of::<topk::Info>(),
+    Entry::of::<tdigest::Create>(),
+    Entry::of::<tdigest::Reset>(),
+    Entry::of::<tdigest::Add>(),
+    Entry::of::<tdigest::Merge>(),
+    Entry::of::<tdigest::Min>(),
+    Entry::of::<tdigest::Max>(),
+    Entry::of::<tdigest::Quantile>(),
+    Entry::of::<tdigest::Cdf>(),
+    Entry::of::<tdigest::Rank>(),
+    Entry::of::<tdigest::RevRank>(),
+    Entry::of::<tdigest::ByRank>(),
+    Entry::of::<tdigest::ByRevRank>(),
+    Entry::of::<tdigest::TrimmedMean>(),
+    Entry::of::<tdigest::Info>(),
 ];
 
 /// Registers the ACL categories and the commands.

@@ -7,7 +7,7 @@ use std::slice;
 
 use redis_module::raw;
 
-use super::spec::Spec;
+use super::spec::{KeyPlace, Spec};
 use super::{Keys, OK, api, guard, string_bytes};
 
 /// A command: its public face and what it does.
@@ -63,7 +63,9 @@ unsafe extern "C" fn trampoline<C: Command>(
                 out: Output { ctx, call: PhantomData },
             }
         };
-        if !C::SPEC.accepts(call.args.len()) {
+        if C::SPEC.counts_keys() && call.out.is_asked_for_keys() {
+            call.out.tell_keys(&C::SPEC, call.args);
+        } else if !C::SPEC.accepts(call.args.len()) {
             call.out.wrong_arity();
         } else if let Err(error) = C::run(call) {
             Output { ctx, call: PhantomData }.error(&error.text());
@@ -166,6 +168,31 @@ impl<'a> Args<'a> {
             }
         }
     }
+
+    /// Lends up to `N` pairs of arguments at a time to `each`: the bytes of the first,
+    /// and the second as `read` takes it. An odd one at the end is left out. Nothing
+    /// is allocated.
+    ///
+    /// # Errors
+    ///
+    /// What `read` gives; `each` has seen the batches before that.
+    #[inline]
+    pub fn pairs<const N: usize, V: Copy + Default, E>(
+        self,
+        read: impl Fn(StringRef<'a>) -> Result<V, E>,
+        mut each: impl FnMut(&[(&'a [u8], V)]),
+    ) -> Result<(), E> {
+        for pairs in self.0.as_chunks::<2>().0.chunks(N) {
+            let mut batch: [(&[u8], V); N] = [(&[], V::default()); N];
+            for (place, &[first, second]) in batch.iter_mut().zip(pairs) {
+                // SAFETY: live through `'a` by `from_raw`.
+                let bytes = unsafe { string_bytes(first) };
+                *place = (bytes, read(StringRef { raw: second, call: PhantomData })?);
+            }
+            each(&batch[..pairs.len()]);
+        }
+        Ok(())
+    }
 }
 
 /// A string object of the server, borrowed for one call.
@@ -193,12 +220,42 @@ impl<'a> StringRef<'a> {
     }
 
     /// The bytes as a real number, by the server's rules. Never NaN.
+    #[inline]
     pub fn double(self) -> Option<f64> {
+        plain_decimal(self.bytes()).or_else(|| self.double_of_server())
+    }
+
+    fn double_of_server(self) -> Option<f64> {
         let mut value = 0.0;
         // SAFETY: a live string and a place for the value.
         let status = unsafe { api!(RedisModule_StringToDouble)(self.raw, &mut value) };
         (status == OK && !value.is_nan()).then_some(value)
     }
+}
+
+/// Up to 15 digits with a point between them, or 16 without: what every server reads
+/// alike and one exact division gives. `None` leaves all other numbers to the server.
+fn plain_decimal(bytes: &[u8]) -> Option<f64> {
+    const LONGEST: usize = 16;
+    const POWERS: [f64; LONGEST] =
+        [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
+    let (negative, digits) = match bytes {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    if digits.len() > LONGEST || !digits.last()?.is_ascii_digit() {
+        return None;
+    }
+    let (mut whole, mut decimals) = (0_u64, 0);
+    for (place, byte) in digits.iter().enumerate() {
+        match byte {
+            b'0'..=b'9' => whole = 10 * whole + u64::from(byte - b'0'),
+            b'.' if place > 0 && decimals == 0 => decimals = digits.len() - 1 - place,
+            _ => return None,
+        }
+    }
+    let value = whole as f64 / POWERS[decimals];
+    Some(if negative { -value } else { value })
 }
 
 /// The reply to the client, and what goes to replicas and the AOF.
@@ -210,6 +267,37 @@ pub struct Output<'a> {
 impl Output<'_> {
     pub(super) fn context(&self) -> *mut raw::RedisModuleCtx {
         self.ctx
+    }
+
+    /// Whether the server wants to know the keys of the call, not to run it.
+    fn is_asked_for_keys(&self) -> bool {
+        // SAFETY: a live context.
+        unsafe { api!(RedisModule_IsKeysPositionRequest)(self.ctx) != 0 }
+    }
+
+    /// Tells the server where the keys of a call are: before 7.0, and where a number
+    /// of keys makes no sense. Of keys that are announced, those that are there.
+    fn tell_keys(&self, spec: &Spec, args: Args<'_>) {
+        for key in spec.keys {
+            let (first, count) = match key.place {
+                KeyPlace::At(position) => (position, 1),
+                KeyPlace::CountedAt(position) => {
+                    let count = args.get(position as usize).and_then(StringRef::integer);
+                    (position + 1, count.unwrap_or(0))
+                }
+            };
+            let there = args.from(first as usize).len() as i64;
+            for position in first..first + count.clamp(0, there) as c_int {
+                // SAFETY: a live context that asks for keys, and a position within
+                // the arguments.
+                unsafe {
+                    match raw::RedisModule_KeyAtPosWithFlags {
+                        Some(tell) => tell(self.ctx, position, key.access.flags() as c_int),
+                        None => api!(RedisModule_KeyAtPos)(self.ctx, position),
+                    }
+                }
+            }
+        }
     }
 
     fn wrong_arity(&self) {
@@ -368,3 +456,28 @@ impl Output<'_> {
 }
 
 const _: () = assert!(size_of::<StringRef<'_>>() == size_of::<*mut raw::RedisModuleString>());
+
+#[cfg(test)]
+mod tests {
+    use super::plain_decimal;
+
+    #[test]
+    fn plain_decimals_are_read_to_the_last_bit() {
+        let numbers = "0 1 -2.5 0.00 -0 00.10 0.1 123456.789 -9999999.9999999 0.00000000000001 \
+            999999999999999 9007199254740993 9999999999999999 0.30000000000000";
+        for text in numbers.split_whitespace() {
+            let value: f64 = text.parse().expect("a number");
+            let got = plain_decimal(text.as_bytes());
+            assert_eq!(got.map(f64::to_bits), Some(value.to_bits()), "{text}");
+        }
+    }
+
+    #[test]
+    fn all_other_numbers_are_left_to_the_server() {
+        let others = "|-|+1|.5|-.5|1.|1..5|1.2.3|1e3|1e| 1|1 |1_0|0x1|inf|-inf|nan|--1|1-1|\
+            12345678901234567|1234567890.123456";
+        for text in others.split('|') {
+            assert_eq!(plain_decimal(text.as_bytes()), None, "{text}");
+        }
+    }
+}

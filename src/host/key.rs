@@ -86,6 +86,24 @@ pub struct KeyMut<'k, T: Native> {
     keys: PhantomData<&'k mut T>,
 }
 
+/// The keys to read while one is borrowed for writing.
+pub struct Others<'k, T: Native> {
+    keys: Keys<'k>,
+    written: *mut c_void,
+    value: PhantomData<&'k T>,
+}
+
+/// A value borrowed for writing, and the keys to read meanwhile.
+pub type WithOthers<'k, T> = (KeyMut<'k, T>, Others<'k, T>);
+
+/// A key that is read while one is borrowed for writing.
+pub enum Beside<'k, T: Native> {
+    /// It is that one.
+    Written,
+    /// It has another value.
+    Other(Key<'k, T>),
+}
+
 impl Keys<'_> {
     /// # Safety
     ///
@@ -129,6 +147,24 @@ impl Keys<'_> {
         Ok(Some(unsafe { KeyMut::new(raw, self.ctx, name) }))
     }
 
+    /// As [`write`](Self::write), together with the means to read other keys
+    /// meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`WrongType`].
+    pub fn write_beside<'k, T: Native>(
+        &'k mut self,
+        name: StringRef<'k>,
+    ) -> Result<Option<WithOthers<'k, T>>, WrongType> {
+        let Some(written) = self.value::<T>(name)? else { return Ok(None) };
+        let keys = Keys { ctx: self.ctx, call: PhantomData };
+        // SAFETY: a live value of type `T`; the keyspace is borrowed exclusively, by
+        // these two together, and `Others` leaves this value out.
+        let key = unsafe { KeyMut::new(written, self.ctx, name) };
+        Ok(Some((key, Others { keys, written, value: PhantomData })))
+    }
+
     /// As [`write`](Self::write), with the value of `make` for a key that does not
     /// exist.
     ///
@@ -160,7 +196,7 @@ impl Keys<'_> {
     }
 
     /// Gives the key a value in place of the one that it has, and tells of it as
-    /// [`KeyMut::changed`] does.
+    /// [`KeyMut::changed`] does. A key of the same type keeps its time to live.
     pub fn set<T: Native>(&mut self, name: StringRef<'_>, value: T, event: &CStr) {
         self.put(name, value);
         // SAFETY: a live context.
@@ -173,8 +209,17 @@ impl Keys<'_> {
         unsafe {
             let key = self.open(name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE);
             let value = value.into_raw();
-            let status = api!(RedisModule_ModuleTypeSetValue)(key, T::handle().get(), value);
-            assert_eq!(status, OK, "a key opened for writing takes a value");
+            let mut old = ptr::null_mut();
+            // Refused where the key is new or of another type.
+            let replaced =
+                api!(RedisModule_ModuleTypeReplaceValue)(key, T::handle().get(), value, &mut old);
+            if replaced == OK {
+                let old = T::from_raw(old);
+                T::tally().remove(old.measure());
+            } else {
+                let status = api!(RedisModule_ModuleTypeSetValue)(key, T::handle().get(), value);
+                assert_eq!(status, OK, "a key opened for writing takes a value");
+            }
             api!(RedisModule_CloseKey)(key);
             value
         }
@@ -204,6 +249,26 @@ impl Keys<'_> {
             api!(RedisModule_CloseKey)(key);
             value.map(Some).ok_or(WrongType)
         }
+    }
+}
+
+impl<'k, T: Native> Others<'k, T> {
+    /// The value of a key, if it has one.
+    ///
+    /// # Errors
+    ///
+    /// [`WrongType`].
+    pub fn read(&self, name: StringRef<'_>) -> Result<Option<Beside<'k, T>>, WrongType> {
+        let Some(raw) = self.keys.value::<T>(name)? else { return Ok(None) };
+        if raw == self.written {
+            return Ok(Some(Beside::Written));
+        }
+        // SAFETY: a live value of type `T` that is never dropped here. It is another
+        // one than the written, as values in different places are, and no other is
+        // written while the keyspace is borrowed. Opening a key can remove one that
+        // has expired, but not one found before: the clock stands still in a call.
+        let value = ManuallyDrop::new(unsafe { T::from_raw(raw) });
+        Ok(Some(Beside::Other(Key { value, keys: PhantomData })))
     }
 }
 

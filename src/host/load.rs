@@ -98,13 +98,17 @@ impl Ctx<'_> {
     pub fn add_command(self, entry: &'static Entry) -> Result<(), LoadFailure> {
         let Entry { spec, run } = entry;
         let name = spec.name;
-        // SAFETY: a live context and static strings.
+        // Such keys are not in the range below: the server is to ask for them.
+        let asks = if spec.counts_keys() { " getkeys-api" } else { "" };
+        let flags = CString::new(format!("{}{asks}", spec.flags.to_string_lossy()))
+            .map_err(|error| LoadFailure(error.to_string()))?;
+        // SAFETY: a live context and strings, which the server copies or that are static.
         let created = unsafe {
             api!(RedisModule_CreateCommand)(
                 self.raw,
                 name.as_ptr(),
                 Some(*run),
-                spec.flags.as_ptr(),
+                flags.as_ptr(),
                 1,
                 1,
                 1,

@@ -25,7 +25,7 @@ use redis_module::raw;
 
 pub use call::{Args, Call, Command, Entry, ErrorText, Output, StringRef};
 pub use info::InfoWriter;
-pub use key::{Key, KeyMut, Keys, Native, TypeHandle, WrongType};
+pub use key::{Beside, Key, KeyMut, Keys, Native, Others, TypeHandle, WithOthers, WrongType};
 pub use load::{Ctx, LoadFailure};
 pub use log::{Level, install_panic_hook, log};
 pub use setting::{Rejection, Setting};

@@ -35,6 +35,18 @@ impl Spec {
         if self.arity < 0 { argc >= wanted } else { argc == wanted }
     }
 
+    /// Whether the number of keys stands among the arguments.
+    pub const fn counts_keys(&self) -> bool {
+        let mut next = 0;
+        while next < self.keys.len() {
+            if matches!(self.keys[next].place, KeyPlace::CountedAt(_)) {
+                return true;
+            }
+            next += 1;
+        }
+        false
+    }
+
     /// Whether the command may change a key.
     pub fn writes(&self) -> bool {
         self.keys.iter().any(|key| key.access.flags() & raw::REDISMODULE_CMD_KEY_RW != 0)
@@ -53,6 +65,8 @@ pub enum KeyAccess {
     Update,
     /// Removes data, and tells something of what was there.
     Delete,
+    /// Changes data and returns values that are there, as `INCR` does.
+    UpdateAndReturn,
 }
 
 impl KeyAccess {
@@ -66,6 +80,9 @@ impl KeyAccess {
             Self::Insert => REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_INSERT,
             Self::Update => REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_UPDATE,
             Self::Delete => REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_DELETE,
+            Self::UpdateAndReturn => {
+                REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_UPDATE
+            }
         }
     }
 }

@@ -1,11 +1,11 @@
 //! The server's streams: RDB to read and write, and the AOF being rewritten.
 
-use std::ffi::{CStr, c_char, c_longlong};
+use std::ffi::{CStr, c_char, c_int, c_longlong, c_void};
 
 use redis_module::raw;
 
-use super::api;
 use super::log::with_c_text;
+use super::{OK, api};
 use crate::codec::{LoadError, Sink, Source};
 
 /// Writes fields to an RDB stream.
@@ -146,15 +146,20 @@ impl Source for RdbSource {
 pub struct Aof {
     io: *mut raw::RedisModuleIO,
     key: *mut raw::RedisModuleString,
+    value: *const c_void,
 }
 
 impl Aof {
     /// # Safety
     ///
     /// `io` must be a live rewrite stream and `key` a live string for as long as
-    /// the result is used.
-    pub unsafe fn from_raw(io: *mut raw::RedisModuleIO, key: *mut raw::RedisModuleString) -> Self {
-        Self { io, key }
+    /// the result is used. `value` is what the key holds.
+    pub unsafe fn from_raw(
+        io: *mut raw::RedisModuleIO,
+        key: *mut raw::RedisModuleString,
+        value: *const c_void,
+    ) -> Self {
+        Self { io, key, value }
     }
 
     /// Writes `command key iterator data`.
@@ -179,13 +184,55 @@ impl Aof {
     /// key in its own database; whether that worked. (The server adds the time to
     /// live itself.)
     pub fn restore(&mut self) -> bool {
-        // SAFETY: a live stream and key; each object is freed once.
+        // SAFETY: a live stream and key; each object is freed once. The context of
+        // the stream has no client and so no database; the detached one has.
         unsafe {
-            let ctx = api!(RedisModule_GetContextFromIO)(self.io);
-            // Before 7.0 the database of a stream is not told: 0 then.
+            let stream = api!(RedisModule_GetContextFromIO)(self.io);
+            let ctx = api!(RedisModule_GetDetachedThreadSafeContext)(stream);
+            let restored = self.select_database(ctx) && self.restore_from(ctx);
+            api!(RedisModule_FreeThreadSafeContext)(ctx);
+            restored
+        }
+    }
+
+    /// Selects the database of the key; whether it is known.
+    ///
+    /// # Safety
+    ///
+    /// `ctx` must be live and have a client.
+    unsafe fn select_database(&self, ctx: *mut raw::RedisModuleCtx) -> bool {
+        // SAFETY: the caller's promise; a live stream and key; what is opened is
+        // closed.
+        unsafe {
             if let Some(database) = raw::RedisModule_GetDbIdFromIO {
-                api!(RedisModule_SelectDb)(ctx, database(self.io));
+                return api!(RedisModule_SelectDb)(ctx, database(self.io)) == OK;
             }
+            // Before 7.0 the stream does not tell. It is the one where the key has
+            // this value. The stream's own name object is not one to open keys with.
+            let name = api!(RedisModule_CreateStringFromString)(ctx, self.key);
+            let mut database = 0;
+            let mut found = false;
+            while !found && api!(RedisModule_SelectDb)(ctx, database) == OK {
+                let mode = raw::REDISMODULE_READ as c_int;
+                let key = api!(RedisModule_OpenKey)(ctx, name, mode).cast();
+                found = api!(RedisModule_ModuleTypeGetValue)(key) == self.value.cast_mut();
+                api!(RedisModule_CloseKey)(key);
+                database += 1;
+            }
+            api!(RedisModule_FreeString)(ctx, name);
+            found
+        }
+    }
+
+    /// As [`restore`](Self::restore), with the key of the context's database.
+    ///
+    /// # Safety
+    ///
+    /// `ctx` must be live and have a client.
+    unsafe fn restore_from(&self, ctx: *mut raw::RedisModuleCtx) -> bool {
+        // SAFETY: the caller's promise; a live stream and key; each object is freed
+        // once.
+        unsafe {
             let reply = api!(RedisModule_Call)(ctx, c"DUMP".as_ptr(), c"s".as_ptr(), self.key);
             if reply.is_null() {
                 return false;

@@ -9,7 +9,7 @@
 #![forbid(unsafe_code)]
 
 use super::BATCH;
-use super::buffer::{Buffer, OutOfMemory};
+use super::buffer::{Buffer, OutOfMemory, Part};
 use super::prefetch::prefetch;
 use super::quota::Quota;
 use super::rows::{LANES, Rows, murmur2_batch, row_seeds};
@@ -150,9 +150,9 @@ impl Sketch {
         self.cells.size() as u64
     }
 
-    /// The blocks on the heap, for defragmentation.
-    pub fn buffers_mut(&mut self) -> [&mut Buffer<u32>; 1] {
-        [&mut self.cells]
+    /// Shows every heap block of the sketch.
+    pub fn parts(&mut self, visit: &mut dyn FnMut(&mut dyn Part)) {
+        visit(&mut self.cells);
     }
 
     /// Adds each pair's amount to its item, in order, and calls `each` with the
@@ -163,11 +163,15 @@ impl Sketch {
             for first_row in (0..self.depth()).step_by(LANES) {
                 let (places, rows) = self.locate(batch.iter().map(|pair| pair.0), first_row);
                 for ((pair, places), estimate) in batch.iter().zip(&places).zip(&mut estimates) {
+                    // What does not fit a cell fills it.
+                    let amount = u32::try_from(pair.1).unwrap_or(SATURATED);
+                    let mut least = *estimate;
                     for &place in &places[..rows] {
                         let cell = &mut self.cells[place];
-                        *cell = raised(*cell, pair.1);
-                        *estimate = (*estimate).min(*cell);
+                        *cell = cell.saturating_add(amount);
+                        least = least.min(*cell);
                     }
+                    *estimate = least;
                 }
             }
             for (&(_, amount), &estimate) in batch.iter().zip(&estimates) {
@@ -185,9 +189,11 @@ impl Sketch {
             for first_row in (0..self.depth()).step_by(LANES) {
                 let (places, rows) = self.locate(batch.iter().copied(), first_row);
                 for (places, estimate) in places.iter().zip(&mut estimates).take(batch.len()) {
+                    let mut least = *estimate;
                     for &place in &places[..rows] {
-                        *estimate = (*estimate).min(self.cells[place]);
+                        least = least.min(self.cells[place]);
                     }
+                    *estimate = least;
                 }
             }
             estimates[..batch.len()].iter().for_each(|&estimate| each(estimate));
@@ -285,13 +291,6 @@ impl Sketch {
         }
         (places, rows)
     }
-}
-
-/// A cell after an increment.
-#[inline(always)]
-fn raised(cell: u32, amount: u64) -> u32 {
-    let sum = amount.saturating_add(cell.into());
-    sum.min(SATURATED.into()) as u32
 }
 
 #[cfg(test)]

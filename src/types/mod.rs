@@ -2,7 +2,10 @@
 //! its own. A type only wires; formats are the codecs' and algorithms the cores'.
 
 pub mod bloom;
+pub mod cms;
 pub mod cuckoo;
+pub mod tdigest;
+pub mod topk;
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::ManuallyDrop;
@@ -64,7 +67,10 @@ pub enum Purpose {
 pub fn register(ctx: Ctx<'_>) -> Result<(), LoadFailure> {
     ctx.watch_snapshots();
     register_type::<bloom::Filter>(ctx)?;
-    register_type::<cuckoo::Filter>(ctx)
+    register_type::<cuckoo::Filter>(ctx)?;
+    register_type::<cms::Sketch>(ctx)?;
+    register_type::<topk::TopK>(ctx)?;
+    register_type::<tdigest::Digest>(ctx)
 }
 
 fn register_type<T: Stored>(ctx: Ctx<'_>) -> Result<(), LoadFailure> {
@@ -152,7 +158,8 @@ unsafe extern "C" fn aof_rewrite<T: Stored>(
     value: *mut c_void,
 ) {
     // SAFETY: live stream and key, a value of this type.
-    let written = unsafe { with(value, |value: &T| value.rewrite(&mut Aof::from_raw(io, key))) };
+    let written =
+        unsafe { with(value, |native: &T| native.rewrite(&mut Aof::from_raw(io, key, value))) };
     if written != Some(true) {
         host::log(Level::Warning, "ferrobloom: a key could not be written to the AOF");
     }

@@ -97,6 +97,16 @@ pub(crate) fn module_args(wanted: &[String]) -> Vec<String> {
     }
 }
 
+/// Whether tests can choose the module's arguments. If not, says that the running test
+/// is skipped: `if !common::own_arguments() { return; }`.
+pub(crate) fn own_arguments() -> bool {
+    if own_server() && env::var_os("FERROBLOOM_MODULE_ARGS").is_none() {
+        return true;
+    }
+    skip("chooses the module's arguments, and FERROBLOOM_MODULE_ARGS or FERROBLOOM_URL does");
+    false
+}
+
 /// `host:port` of `FERROBLOOM_URL`.
 pub(crate) fn external_address() -> Option<String> {
     let url = env::var("FERROBLOOM_URL").ok().filter(|url| !url.is_empty())?;

@@ -496,7 +496,16 @@ impl Server {
     /// # Panics
     /// When a key cannot be dumped.
     pub(crate) fn dump_all(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        self.dump_database(0)
+    }
+
+    /// As [`dump_all`](Self::dump_all), of another database.
+    ///
+    /// # Panics
+    /// When there is no such database or a key cannot be dumped.
+    pub(crate) fn dump_database(&self, number: u32) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut connection = self.resp2();
+        assert_eq!(connection.line(&format!("SELECT {number}")), Reply::ok());
         let keys = connection.line("KEYS *");
         let keys = keys.array().expect("KEYS is a list");
         let mut keys: Vec<_> = keys.iter().filter_map(|key| Some(key.bytes()?.to_vec())).collect();

@@ -434,7 +434,13 @@ impl TDigest {
 
     /// Bytes allocated, the last view included, without the struct itself.
     pub fn heap_bytes(&self) -> usize {
-        self.centroids.size() + self.view.get().map_or(0, query::Arrays::size)
+        self.stored_bytes() + self.view.get().map_or(0, query::Arrays::size)
+    }
+
+    /// Bytes allocated for what is stored: changes make and free them, reading
+    /// never does.
+    pub fn stored_bytes(&self) -> usize {
+        self.centroids.size()
     }
 
     /// The stored memory, to move it. Drops the last view, which would be a second

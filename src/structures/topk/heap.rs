@@ -10,7 +10,7 @@
 #![forbid(unsafe_code)]
 
 use super::items::{Item, Items, copy_of};
-use crate::structures::buffer::{Buffer, OutOfMemory};
+use crate::structures::buffer::{Buffer, OutOfMemory, Part};
 
 /// The heap. Entries with an item can have count 0: see [`super::TopK`].
 #[derive(Debug)]
@@ -41,12 +41,11 @@ impl Heap {
         (self.counts.size() + self.names.size()) as u64 + self.items.heap_bytes()
     }
 
-    pub(super) fn buffers_mut(&mut self) -> [&mut Buffer<u32>; 3] {
-        [&mut self.counts, &mut self.names, self.items.table_mut()]
-    }
-
-    pub(super) fn items_mut(&mut self) -> impl Iterator<Item = &mut Box<[u8]>> {
-        self.items.bytes_mut()
+    /// Shows every heap block.
+    pub(super) fn parts(&mut self, visit: &mut dyn FnMut(&mut dyn Part)) {
+        visit(&mut self.counts);
+        visit(&mut self.names);
+        self.items.parts(visit);
     }
 
     /// The count of the root, which newcomers must reach.

@@ -6,7 +6,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::structures::buffer::{Buffer, OutOfMemory};
+use crate::structures::buffer::{Buffer, OutOfMemory, Part};
 use crate::structures::hash::seeded128;
 
 /// An item of the list.
@@ -54,14 +54,11 @@ impl Items {
         self.items.iter()
     }
 
-    /// The memory of each item, for defragmentation.
-    pub(super) fn bytes_mut(&mut self) -> impl Iterator<Item = &mut Box<[u8]>> {
-        self.items.iter_mut().map(|item| &mut item.bytes)
-    }
-
-    /// The table, for defragmentation.
-    pub(super) fn table_mut(&mut self) -> &mut Buffer<u32> {
-        &mut self.table
+    /// Shows every heap block.
+    pub(super) fn parts(&mut self, visit: &mut dyn FnMut(&mut dyn Part)) {
+        visit(&mut self.table);
+        visit(&mut self.items);
+        self.items.iter_mut().for_each(|item| visit(&mut item.bytes));
     }
 
     pub(super) fn heap_bytes(&self) -> u64 {

@@ -21,7 +21,7 @@ use self::decay::{Contest, Decay, Random};
 use self::heap::Heap;
 use self::items::Item;
 use super::BATCH;
-use super::buffer::{Buffer, OutOfMemory};
+use super::buffer::{Buffer, OutOfMemory, Part};
 use super::prefetch::prefetch;
 use super::quota::Quota;
 use super::rows::{LANES, Rows, murmur2_batch, murmur2_lanes, row_seeds};
@@ -225,14 +225,15 @@ impl TopK {
         self.cells.size() as u64 + self.heap.heap_bytes()
     }
 
-    /// The table's and the list's blocks on the heap, for defragmentation.
-    pub fn buffers_mut(&mut self) -> (&mut Buffer<u64>, [&mut Buffer<u32>; 3]) {
-        (&mut self.cells, self.heap.buffers_mut())
+    /// How many entries of the heap have an item, at most k.
+    pub fn items(&self) -> usize {
+        self.heap.len()
     }
 
-    /// The blocks of the items, for defragmentation.
-    pub fn items_mut(&mut self) -> impl Iterator<Item = &mut Box<[u8]>> {
-        self.heap.items_mut()
+    /// Shows every heap block of the sketch, those of the items included.
+    pub fn parts(&mut self, visit: &mut dyn FnMut(&mut dyn Part)) {
+        visit(&mut self.cells);
+        self.heap.parts(visit);
     }
 
     /// Adds each pair's units to its item, in order, and calls `each` with what that

@@ -1,0 +1,305 @@
+//! `TOPK.*`: Top-K sketches.
+
+use std::ffi::CStr;
+
+use super::error::{Error, topk as text};
+use super::limits;
+use super::parse::Word;
+use super::table::topk as table;
+use crate::host::spec::Spec;
+use crate::host::{Args, Call, Command, ErrorText, Output, StringRef};
+use crate::metrics;
+use crate::structures::BATCH;
+use crate::structures::quota::{Growth, Quota};
+use crate::structures::topk::{self, Addition, Params};
+use crate::types::topk::TopK;
+
+/// The greatest increment.
+const MAX_INCREMENT: u32 = 100_000;
+
+/// `TOPK.RESERVE key k [width depth decay]`
+pub(super) struct Reserve;
+
+impl Command for Reserve {
+    type Error = Error;
+    const SPEC: Spec = table::RESERVE;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { args, mut keys, mut out } = call;
+        if args.len() != 3 && args.len() != 6 {
+            out.arity_error();
+            return Ok(());
+        }
+        let key = args.string(1);
+        if keys.exists(key) {
+            return Err(text::KEY_EXISTS);
+        }
+        let params = params(args)?;
+        let allows = |growth: Growth| limits::allows(&out, growth);
+        let topk = topk::TopK::new(params, Quota::new(&allows)).map_err(|_| text::NO_MEMORY)?;
+        keys.set(key, TopK::new(topk), c"topk.reserve");
+        out.replicate();
+        out.ok();
+        Ok(())
+    }
+}
+
+fn params(args: Args<'_>) -> Result<Params, Error> {
+    let size = |argument: StringRef<'_>| {
+        let size = argument.integer().and_then(|size| u32::try_from(size).ok());
+        size.filter(|&size| size > 0)
+    };
+    let k = size(args.string(2)).ok_or(text::BAD_K)?;
+    let (mut width, mut depth, mut decay) = (8, 7, 0.9);
+    if args.len() > 3 {
+        width = size(args.string(3)).ok_or(text::BAD_WIDTH)?;
+        depth = size(args.string(4)).ok_or(text::BAD_DEPTH)?;
+        decay = args.string(5).double().ok_or(text::BAD_DECAY)?;
+    }
+    Params::new(k, width, depth, decay).ok_or(text::BAD_DECAY)
+}
+
+/// `TOPK.ADD key item [item ...]`
+pub(super) struct Add;
+
+impl Command for Add {
+    type Error = Error;
+    const SPEC: Spec = table::ADD;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { args, mut keys, mut out } = call;
+        let key = args.string(1);
+        let mut topk = keys.write::<TopK>(key)?.ok_or(text::NO_KEY)?;
+        let items = args.from(2);
+        let mut accepted = Accepted::new(items, 1);
+        out.array(items.len());
+        items.batches::<BATCH>(|batch| {
+            let mut units: [(&[u8], u32); BATCH] = [(&[], 1); BATCH];
+            units.iter_mut().zip(batch).for_each(|(unit, item)| unit.0 = item);
+            add(&mut topk, &units[..batch.len()], &mut out, &mut accepted);
+            true
+        });
+        if accepted.replicate(&mut out, c"TOPK.ADD", key) {
+            topk.changed(c"topk.add");
+        }
+        Ok(())
+    }
+}
+
+/// `TOPK.INCRBY key item increment [item increment ...]`
+pub(super) struct IncrBy;
+
+impl Command for IncrBy {
+    type Error = Error;
+    const SPEC: Spec = table::INCRBY;
+
+    /// A bad increment in the last pair gets the reply that RedisBloom gives: the
+    /// others are added, and it has an error in its place. Before the last pair that
+    /// would leave the client waiting for the replies behind it, as RedisBloom's
+    /// does; there it is an error of the whole call, which adds nothing.
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { args, mut keys, mut out } = call;
+        let pairs = args.from(2);
+        if !pairs.len().is_multiple_of(2) {
+            out.arity_error();
+            return Ok(());
+        }
+        let key = args.string(1);
+        let mut topk = keys.write::<TopK>(key)?.ok_or(text::NO_KEY)?;
+        let last = pairs.from(pairs.len() - 2);
+        let others = pairs.take(pairs.len() - 2);
+        others.iter().skip(1).step_by(2).try_for_each(|argument| increment(argument).map(drop))?;
+        let good = if increment(last.string(1)).is_ok() { pairs } else { others };
+        let mut accepted = Accepted::new(pairs, 2);
+        out.array(pairs.len() / 2);
+        good.pairs::<BATCH, _, _>(increment, |batch| {
+            add(&mut topk, batch, &mut out, &mut accepted);
+        })?;
+        if good.len() < pairs.len() {
+            accepted.note(false);
+            out.error(&text::BAD_INCREMENT.text());
+        }
+        if accepted.replicate(&mut out, c"TOPK.INCRBY", key) {
+            topk.changed(c"topk.incrby");
+        }
+        Ok(())
+    }
+}
+
+/// What an item is to be counted by.
+fn increment(argument: StringRef<'_>) -> Result<u32, Error> {
+    let increment = argument.integer().and_then(|increment| u32::try_from(increment).ok());
+    increment.filter(|&increment| increment <= MAX_INCREMENT).ok_or(text::BAD_INCREMENT)
+}
+
+/// Adds a batch and replies to each addition.
+fn add<'a>(
+    topk: &mut TopK,
+    batch: &[(&[u8], u32)],
+    out: &mut Output<'a>,
+    accepted: &mut Accepted<'_>,
+) {
+    let mut additions: [Addition; BATCH] = [const { Ok(None) }; BATCH];
+    let mut places = additions.iter_mut();
+    let allows = |growth| limits::allows(out, growth);
+    topk.add(batch, Quota::new(&allows), |addition| {
+        if let Some(place) = places.next() {
+            *place = addition;
+        }
+    });
+    let additions = &additions[..batch.len()];
+    let refused = additions.iter().filter(|addition| addition.is_err()).count();
+    metrics::TOPK.added((batch.len() - refused) as u64);
+    metrics::TOPK.refused(refused as u64);
+    for addition in additions {
+        accepted.note(addition.is_ok());
+        match addition {
+            Ok(None) => out.null(),
+            Ok(Some(expelled)) => out.bulk(expelled),
+            Err(_) => out.error(&text::NO_MEMORY_FOR_ITEM.text()),
+        }
+    }
+}
+
+/// What replicas are to see of a call: an addition that was refused here, for want
+/// of memory, must not be made there.
+struct Accepted<'a> {
+    args: Args<'a>,
+    /// Arguments of one addition.
+    width: usize,
+    done: usize,
+    /// The arguments of accepted additions, where not all were.
+    some: Option<Vec<StringRef<'a>>>,
+}
+
+impl<'a> Accepted<'a> {
+    fn new(args: Args<'a>, width: usize) -> Self {
+        Self { args, width, done: 0, some: None }
+    }
+
+    /// Notes what became of the next addition.
+    #[inline]
+    fn note(&mut self, accepted: bool) {
+        if !accepted {
+            self.some.get_or_insert_with(|| self.args.take(self.done).iter().collect());
+        } else if let Some(some) = &mut self.some {
+            some.extend(self.args.from(self.done).take(self.width).iter());
+        }
+        self.done += self.width;
+    }
+
+    /// Sends on what was accepted; whether there was anything.
+    fn replicate(&self, out: &mut Output<'_>, command: &CStr, key: StringRef<'_>) -> bool {
+        match &self.some {
+            Some(some) if some.is_empty() => return false,
+            None => out.replicate(),
+            Some(some) => out.replicate_as(command, key, some),
+        }
+        true
+    }
+}
+
+/// `TOPK.QUERY key item [item ...]`
+pub(super) struct Query;
+
+impl Command for Query {
+    type Error = Error;
+    const SPEC: Spec = table::QUERY;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { args, keys, mut out } = call;
+        let topk = keys.read::<TopK>(args.string(1))?.ok_or(text::NO_KEY)?;
+        let items = args.from(2);
+        out.array(items.len());
+        let mut hits = 0;
+        items.batches::<BATCH>(|batch| {
+            topk.query(batch, |listed| {
+                hits += u64::from(listed);
+                out.bool(listed);
+            });
+            true
+        });
+        metrics::TOPK.looked_up(items.len() as u64, hits);
+        Ok(())
+    }
+}
+
+/// `TOPK.COUNT key item [item ...]`
+pub(super) struct Count;
+
+impl Command for Count {
+    type Error = Error;
+    const SPEC: Spec = table::COUNT;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { args, keys, mut out } = call;
+        let topk = keys.read::<TopK>(args.string(1))?.ok_or(text::NO_KEY)?;
+        let items = args.from(2);
+        out.array(items.len());
+        let mut hits = 0;
+        items.batches::<BATCH>(|batch| {
+            topk.count(batch, |count| {
+                hits += u64::from(count > 0);
+                out.integer(count.into());
+            });
+            true
+        });
+        metrics::TOPK.looked_up(items.len() as u64, hits);
+        Ok(())
+    }
+}
+
+/// `TOPK.LIST key [WITHCOUNT]`
+pub(super) struct List;
+
+impl Command for List {
+    type Error = Error;
+    const SPEC: Spec = table::LIST;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { args, keys, mut out } = call;
+        if args.len() > 3 {
+            out.arity_error();
+            return Ok(());
+        }
+        let word = args.get(2).map(|word| Word(word.bytes()));
+        if word.is_some_and(|word| !word.is("WITHCOUNT")) {
+            return Err(text::NOT_WITHCOUNT);
+        }
+        let topk = keys.read::<TopK>(args.string(1))?.ok_or(text::NO_KEY)?;
+        let list = topk.list().map_err(|_| text::NO_MEMORY_FOR_LIST)?;
+        let with_count = word.is_some();
+        out.array(list.len() * if with_count { 2 } else { 1 });
+        for listed in list {
+            out.bulk(listed.item);
+            if with_count {
+                out.integer(listed.count.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `TOPK.INFO key`
+pub(super) struct Info;
+
+impl Command for Info {
+    type Error = Error;
+    const SPEC: Spec = table::INFO;
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { args, keys, mut out } = call;
+        let topk = keys.read::<TopK>(args.string(1))?.ok_or(text::NO_KEY)?;
+        let params = topk.params();
+        out.map(4);
+        for (name, size) in
+            [(c"k", params.k()), (c"width", params.width()), (c"depth", params.depth())]
+        {
+            out.simple(name);
+            out.integer(size.into());
+        }
+        out.simple(c"decay");
+        out.double(params.decay());
+        Ok(())
+    }
+}

@@ -1,0 +1,68 @@
+//! `CMSk-TYPE`: count-min sketches.
+
+use std::ffi::{CStr, c_int, c_void};
+
+use super::{Purpose, Stored};
+use crate::codec::{self, LoadError, Sink, Source};
+use crate::host::stream::Aof;
+use crate::host::{Measure, Native, Tally, TypeHandle};
+use crate::structures::buffer::{OutOfMemory, Part};
+use crate::structures::cms;
+
+/// A sketch as keys hold it: its place stays while its content changes.
+pub type Sketch = Box<cms::Sketch>;
+
+static TYPE: TypeHandle = TypeHandle::new();
+static TALLY: Tally = Tally::new();
+
+// SAFETY: `TYPE` is used here alone; a box stays where it is while its content
+// changes.
+unsafe impl Native for Sketch {
+    fn handle() -> &'static TypeHandle {
+        &TYPE
+    }
+
+    fn tally() -> &'static Tally {
+        &TALLY
+    }
+
+    fn measure(&self) -> Measure {
+        Measure { bytes: self.heap_bytes(), items: self.count(), layers: 1 }
+    }
+
+    fn into_raw(self) -> *mut c_void {
+        Box::into_raw(self).cast()
+    }
+
+    unsafe fn from_raw(raw: *mut c_void) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { Self::from_raw(raw.cast()) }
+    }
+}
+
+impl Stored for Sketch {
+    const NAME: &'static CStr = c"CMSk-TYPE";
+    const VERSION: c_int = codec::cms::VERSION;
+
+    fn load(source: &mut impl Source, version: c_int) -> Result<Self, LoadError> {
+        codec::cms::load(source, version).map(Self::new)
+    }
+
+    fn save(&self, _purpose: Purpose, sink: &mut impl Sink) -> Result<(), OutOfMemory> {
+        codec::cms::save(self, sink);
+        Ok(())
+    }
+
+    fn rewrite(&self, aof: &mut Aof) -> bool {
+        aof.restore()
+    }
+
+    fn try_clone(&self) -> Option<Self> {
+        cms::Sketch::try_clone(self).ok().map(Self::new)
+    }
+
+    fn parts(&mut self, visit: &mut dyn FnMut(&mut dyn Part)) {
+        visit(self);
+        cms::Sketch::parts(self, visit);
+    }
+}

@@ -1,0 +1,154 @@
+//! Three nodes in cluster mode: filters are found where their slot is, and move with it.
+
+mod common;
+
+use common::{Reply, RespConnection, Server, own_server, wait_until};
+
+const SLOTS: u32 = 16_384;
+const NODES: u32 = 3;
+
+#[test]
+fn a_filter_is_found_on_the_node_of_its_slot_alone() {
+    let Some(cluster) = Cluster::start() else { return };
+    for i in 0..30 {
+        let key = format!("filter-{i}");
+        let (slot, home) = cluster.place(&key);
+        for (index, node) in cluster.nodes.iter().enumerate() {
+            let mut connection = node.resp2();
+            let reply = connection.call(&["BF.ADD", &key, "a"]);
+            if index == home {
+                assert_eq!(reply, Reply::Int(1));
+                assert_eq!(connection.call(&["BF.EXISTS", &key, "a"]), Reply::Int(1));
+            } else {
+                let moved = format!("MOVED {slot} 127.0.0.1:{}", cluster.nodes[home].port());
+                for command in [
+                    vec!["BF.ADD", &key, "a"],
+                    vec!["BF.MADD", &key, "a", "b"],
+                    vec!["BF.INSERT", &key, "ITEMS", "a"],
+                    vec!["BF.RESERVE", &key, "0.01", "10"],
+                    vec!["BF.EXISTS", &key, "a"],
+                    vec!["BF.INFO", &key],
+                    vec!["BF.LOADCHUNK", &key, "1", "data"],
+                ] {
+                    let reply = connection.call(&command);
+                    assert_eq!(reply, Reply::Error(moved.clone()), "{command:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn keys_of_one_hash_tag_work_together() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (_, home) = cluster.place("{tag}a");
+    let mut connection = cluster.nodes[home].resp2();
+    assert_eq!(connection.line("BF.ADD {tag}a x"), Reply::Int(1));
+    assert_eq!(connection.line("COPY {tag}a {tag}b"), Reply::Int(1));
+    assert_eq!(connection.line("MULTI"), Reply::ok());
+    connection.line("BF.EXISTS {tag}b x");
+    connection.line("BF.ADD {tag}b y");
+    let replies = connection.line("EXEC");
+    assert_eq!(replies, Reply::Array(vec![Reply::Int(1), Reply::Int(1)]));
+    let script = "return redis.call('BF.MEXISTS', KEYS[1], 'x', 'y')";
+    let reply = connection.call(&["EVAL", script, "1", "{tag}b"]);
+    assert_eq!(reply, Reply::Array(vec![Reply::Int(1), Reply::Int(1)]));
+}
+
+#[test]
+fn filters_move_with_their_slot_while_in_use() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (slot, from) = cluster.place("{move}");
+    let to = (from + 1) % cluster.nodes.len();
+    let (source, target) = (&cluster.nodes[from], &cluster.nodes[to]);
+    let (mut at_source, mut at_target) = (source.resp2(), target.resp2());
+    assert_eq!(at_source.line("BF.RESERVE {move}grown 0.001 100"), Reply::ok());
+    for i in 0..2000 {
+        assert!(at_source.line(&format!("BF.ADD {{move}}grown item-{i}")).int().is_some());
+    }
+    assert_eq!(at_source.line("BF.RESERVE {move}fixed 0.01 50 NONSCALING"), Reply::ok());
+    assert_eq!(at_source.line("BF.ADD {move}fixed a"), Reply::Int(1));
+    assert_eq!(at_source.line("BF.RESERVE {move}large 0.001 4000000"), Reply::ok());
+    assert_eq!(at_source.line("BF.ADD {move}large a"), Reply::Int(1));
+    assert_eq!(at_source.line("PEXPIRE {move}large 1000000"), Reply::Int(1));
+    let before = source.dump_all();
+    assert_eq!(before.len(), 3);
+
+    let (source_id, target_id) = (my_id(&mut at_source), my_id(&mut at_target));
+    let importing = format!("CLUSTER SETSLOT {slot} IMPORTING {source_id}");
+    assert_eq!(at_target.line(&importing), Reply::ok());
+    let migrating = format!("CLUSTER SETSLOT {slot} MIGRATING {target_id}");
+    assert_eq!(at_source.line(&migrating), Reply::ok());
+    let port = target.port().to_string();
+    let migrate = ["MIGRATE", "127.0.0.1", &port, "{move}fixed", "0", "10000"];
+    assert_eq!(at_source.call(&migrate), Reply::ok());
+    // What has moved is asked for at the target, what has not answers at the source.
+    let ask = Reply::Error(format!("ASK {slot} 127.0.0.1:{port}"));
+    assert_eq!(at_source.line("BF.EXISTS {move}fixed a"), ask);
+    assert_eq!(at_source.line("BF.ADD {move}fixed a"), ask);
+    assert_eq!(at_source.line("BF.ADD {move}grown item-1"), Reply::Int(0));
+    assert_eq!(at_target.line("ASKING"), Reply::ok());
+    assert_eq!(at_target.line("BF.EXISTS {move}fixed a"), Reply::Int(1));
+    let migrate =
+        ["MIGRATE", "127.0.0.1", &port, "", "0", "10000", "KEYS", "{move}grown", "{move}large"];
+    assert_eq!(at_source.call(&migrate), Reply::ok());
+    for node in [&mut at_target, &mut at_source] {
+        let owned = format!("CLUSTER SETSLOT {slot} NODE {target_id}");
+        assert_eq!(node.line(&owned), Reply::ok());
+    }
+    assert!(target.dump_all() == before, "the filters are the same after the move");
+    assert_eq!(source.dump_all().len(), 0);
+    assert!(at_target.line("PTTL {move}large").int().is_some_and(|left| left > 0));
+    for i in 0..2000 {
+        let ask = format!("BF.EXISTS {{move}}grown item-{i}");
+        assert_eq!(at_target.line(&ask), Reply::Int(1), "{ask}");
+    }
+    assert!(at_target.line("BF.ADD {move}grown new").int().is_some());
+}
+
+struct Cluster {
+    nodes: Vec<Server>,
+}
+
+impl Cluster {
+    /// Three nodes that share the slots evenly; `None` where servers cannot be started.
+    fn start() -> Option<Self> {
+        if !own_server() {
+            return None;
+        }
+        let node = || Server::builder().config("cluster-enabled yes").start();
+        let nodes: Vec<_> = (0..NODES).map(|_| node()).collect();
+        let mut first = nodes[0].resp2();
+        for (index, node) in (0..NODES).zip(&nodes) {
+            let slots = (SLOTS * index / NODES)..(SLOTS * (index + 1) / NODES);
+            let mut command = vec!["CLUSTER".to_owned(), "ADDSLOTS".to_owned()];
+            command.extend(slots.map(|slot| slot.to_string()));
+            assert_eq!(node.resp2().call(&command), Reply::ok());
+            let port = node.port().to_string();
+            if index > 0 {
+                assert_eq!(first.call(&["CLUSTER", "MEET", "127.0.0.1", &port]), Reply::ok());
+            }
+        }
+        for node in &nodes {
+            let mut connection = node.resp2();
+            wait_until("the cluster is up", || {
+                let info = connection.line("CLUSTER INFO");
+                let info = info.text().unwrap_or_default();
+                info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
+            });
+        }
+        Some(Self { nodes })
+    }
+
+    /// The key's slot, and the number of the node that has it.
+    fn place(&self, key: &str) -> (u32, usize) {
+        let slot = self.nodes[0].resp2().call(&["CLUSTER", "KEYSLOT", key]);
+        let slot: u32 = slot.int().and_then(|slot| slot.try_into().ok()).expect("a slot");
+        let home = (0..NODES).find(|index| slot < SLOTS * (index + 1) / NODES);
+        (slot, home.expect("every slot has a node") as usize)
+    }
+}
+
+fn my_id(connection: &mut RespConnection) -> String {
+    connection.line("CLUSTER MYID").text().expect("an ID").to_owned()
+}
