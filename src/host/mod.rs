@@ -29,7 +29,7 @@ pub use key::{Beside, Key, KeyMut, Keys, Native, Others, TypeHandle, WithOthers,
 pub use load::{Ctx, LoadFailure};
 pub use log::{Level, install_panic_hook, log};
 pub use setting::{Rejection, Setting};
-pub use state::{memory_headroom, must_follow, random_u64, saves_snapshot};
+pub use state::{memory_headroom, must_follow, random_u64, saves_faithfully};
 pub use tally::{Measure, Tally};
 
 /// What callbacks answer when all went well.

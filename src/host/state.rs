@@ -1,18 +1,17 @@
 //! What the server is at the moment: its memory, its role in a call, its random
 //! source.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use redis_module::raw;
 
-use super::{OK, Output, api};
+use super::{OK, Output, api, guard};
 
-/// Whether the main thread is writing a snapshot in the foreground (`SAVE`,
-/// `DEBUG RELOAD`, shutdown).
-static SAVING: AtomicBool = AtomicBool::new(false);
+/// Whether this process is writing a snapshot that others go on from.
+static FAITHFUL: AtomicBool = AtomicBool::new(false);
 
-/// Follows the server's snapshots, for [`saves_snapshot`].
+/// Follows the server's snapshots, for [`saves_faithfully`].
 pub(super) fn watch_snapshots(ctx: *mut raw::RedisModuleCtx) {
     let event = raw::RedisModuleEvent { id: raw::REDISMODULE_EVENT_PERSISTENCE, dataver: 1 };
     // SAFETY: a live context.
@@ -21,31 +20,77 @@ pub(super) fn watch_snapshots(ctx: *mut raw::RedisModuleCtx) {
     debug_assert_eq!(status, OK);
 }
 
+/// Called in the process that writes: the server itself, or its child.
 unsafe extern "C" fn persistence_event(
-    _ctx: *mut raw::RedisModuleCtx,
+    ctx: *mut raw::RedisModuleCtx,
     _event: raw::RedisModuleEvent,
     subevent: u64,
     _data: *mut c_void,
 ) {
     let ended =
         [raw::REDISMODULE_SUBEVENT_PERSISTENCE_ENDED, raw::REDISMODULE_SUBEVENT_PERSISTENCE_FAILED];
-    SAVING.store(!ended.contains(&(subevent as _)), Relaxed);
+    guard(|| {
+        // SAFETY: the server passes a live context.
+        let faithful = !ended.contains(&(subevent as _)) && unsafe { has_peers(ctx) };
+        FAITHFUL.store(faithful, Relaxed);
+    });
 }
 
-/// Whether a save stream belongs to a snapshot (an RDB file, a full resync, an AOF
-/// rewrite) and not to a payload of `DUMP`: the process is a snapshot's child, or
-/// the main thread is writing one.
+/// Whether another server has, or may soon have, the same data: this one is a
+/// replica, or it has replicas, or it keeps a backlog for some that are away.
 ///
 /// # Safety
 ///
-/// `io` must be a live save stream.
-pub unsafe fn saves_snapshot(io: *mut raw::RedisModuleIO) -> bool {
+/// `ctx` must be live.
+unsafe fn has_peers(ctx: *mut raw::RedisModuleCtx) -> bool {
     // SAFETY: the caller's promise.
-    let flags = unsafe {
-        let ctx = api!(RedisModule_GetContextFromIO)(io);
-        api!(RedisModule_GetContextFlags)(ctx) as u32
-    };
-    flags & raw::REDISMODULE_CTX_FLAGS_IS_CHILD != 0 || SAVING.load(Relaxed)
+    unsafe {
+        api!(RedisModule_GetContextFlags)(ctx) as u32 & raw::REDISMODULE_CTX_FLAGS_SLAVE != 0
+            || ServerInfo::of(ctx, c"replication").number(c"connected_slaves") > 0
+            || ServerInfo::of(ctx, c"replication").number(c"repl_backlog_active") > 0
+    }
+}
+
+/// Whether what is being saved must go on exactly as what it is saved from: it is
+/// part of a snapshot (an RDB file, a full resync, an AOF rewrite) of a server whose
+/// data another one has too. A payload of `DUMP` is not, nor is the snapshot of a
+/// server on its own, which RedisBloom may read.
+pub fn saves_faithfully() -> bool {
+    FAITHFUL.load(Relaxed)
+}
+
+/// A section of the server's information about itself.
+struct ServerInfo {
+    ctx: *mut raw::RedisModuleCtx,
+    data: *mut raw::RedisModuleServerInfoData,
+}
+
+impl ServerInfo {
+    /// # Safety
+    ///
+    /// `ctx` must be live for as long as the result is.
+    unsafe fn of(ctx: *mut raw::RedisModuleCtx, section: &CStr) -> Self {
+        // SAFETY: the caller's promise.
+        let data = unsafe { api!(RedisModule_GetServerInfo)(ctx, section.as_ptr()) };
+        Self { ctx, data }
+    }
+
+    /// A field, 0 where there is none of the name.
+    fn number(&self, name: &CStr) -> u64 {
+        let mut error = 0;
+        // SAFETY: live data and a place for the status.
+        let value = unsafe {
+            api!(RedisModule_ServerInfoGetFieldUnsigned)(self.data, name.as_ptr(), &mut error)
+        };
+        if error == 0 { value } else { 0 }
+    }
+}
+
+impl Drop for ServerInfo {
+    fn drop(&mut self) {
+        // SAFETY: made by `of`, freed once.
+        unsafe { api!(RedisModule_FreeServerInfo)(self.ctx, self.data) };
+    }
 }
 
 /// Whether this call repeats what has been decided elsewhere: it comes from a
@@ -59,20 +104,10 @@ pub fn must_follow(out: &Output<'_>) -> bool {
 /// Bytes that may still be allocated below `maxmemory`, `None` where there is no
 /// such limit. Costs some microseconds: for large allocations only.
 pub fn memory_headroom(out: &Output<'_>) -> Option<u64> {
-    // SAFETY: a live context; the data are freed here and not used after.
-    unsafe {
-        let context = out.context();
-        let info = api!(RedisModule_GetServerInfo)(context, c"memory".as_ptr());
-        let field = |name: &std::ffi::CStr| {
-            let mut error = 0;
-            let value =
-                api!(RedisModule_ServerInfoGetFieldUnsigned)(info, name.as_ptr(), &mut error);
-            if error == 0 { value } else { 0 }
-        };
-        let (limit, used) = (field(c"maxmemory"), field(c"used_memory"));
-        api!(RedisModule_FreeServerInfo)(context, info);
-        (limit != 0).then(|| limit.saturating_sub(used))
-    }
+    // SAFETY: a live context.
+    let info = unsafe { ServerInfo::of(out.context(), c"memory") };
+    let limit = info.number(c"maxmemory");
+    (limit != 0).then(|| limit.saturating_sub(info.number(c"used_memory")))
 }
 
 /// A random number from the server's cryptographic generator.

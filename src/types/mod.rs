@@ -52,10 +52,11 @@ pub trait Stored: Native {
 /// What a value is written for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// A snapshot, for a restart or a replica: what is loaded must go on exactly as
-    /// what was saved.
+    /// A snapshot that a replica or a restarted server goes on from beside others:
+    /// what is loaded must go on exactly as what was saved.
     Snapshot,
-    /// A payload of `DUMP` (and `MIGRATE`).
+    /// A payload of `DUMP`, or the snapshot of a server on its own: what is loaded
+    /// must answer alike, here and in RedisBloom.
     Dump,
 }
 
@@ -142,7 +143,7 @@ unsafe extern "C" fn rdb_save<T: Stored>(io: *mut raw::RedisModuleIO, value: *mu
     // SAFETY: a live stream and a value of this type.
     let saved = unsafe {
         with(value, |value: &T| {
-            let purpose = if host::saves_snapshot(io) { Purpose::Snapshot } else { Purpose::Dump };
+            let purpose = if host::saves_faithfully() { Purpose::Snapshot } else { Purpose::Dump };
             value.save(purpose, &mut RdbSink::from_raw(io))
         })
     };
