@@ -44,6 +44,9 @@ pub const TARGETS: [Target; 12] = [
 /// Most bytes that a structure may have after growth.
 const ROOM: u64 = 1 << 20;
 
+/// Bytes of a structure up to which it is compared after every step.
+const SMALL: u64 = 1 << 14;
+
 /// Most operations carried out for one input.
 const MOST_OPERATIONS: usize = 200;
 

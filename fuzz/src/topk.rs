@@ -31,6 +31,7 @@ pub fn ops_topk(data: &[u8]) {
         let sum: u64 = counts.values().sum();
         assert!(u64::from(listed.count) <= sum, "no count above all additions");
         assert!(counts.contains_key(listed.item), "only what was added is listed");
+        topk.query(&[listed.item], |found| assert!(found, "what is listed is found"));
     }
     reload(&topk);
 }
@@ -70,10 +71,7 @@ fn operate(topk: &mut TopK, input: &mut Input<'_>) -> HashMap<Vec<u8>, u64> {
                 let listed: Vec<_> = topk.list().unwrap().collect();
                 assert!(listed.len() <= topk.params().k() as usize);
                 assert!(listed.is_sorted_by(|a, b| a.count >= b.count), "by falling count");
-                for listed in listed {
-                    assert!(listed.count > 0);
-                    topk.query(&[listed.item], |found| assert!(found));
-                }
+                assert!(listed.iter().all(|listed| listed.count > 0));
             }
         }
     }

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
-use crate::common::golden::FOOTER;
+use crate::common::golden::{FOOTER, shorten};
 use crate::common::payload::Payload;
 use crate::common::server::Builder;
 use crate::common::{Reply, RespConnection, Server};
@@ -135,10 +135,11 @@ pub(crate) fn run(builder: &Builder, family: &Family, seed: u64, cases: u64) -> 
         let tally = &mut outcome.tallies[kind as usize];
         tally.cases += 1;
         let mut failed = |what: &str| {
-            if outcome.failed.len() < 10 {
-                let first = commands[0].iter().map(|word| word.escape_ascii().to_string());
-                let first: Vec<_> = first.collect();
-                outcome.failed.push(format!("case {case} ({kind:?}): {what}: {}", first.join(" ")));
+            if outcome.failed.len() < 5 {
+                let first: Vec<_> =
+                    commands[0].iter().map(|word| word.escape_ascii().to_string()).collect();
+                let first = shorten(&first.join(" "), 300);
+                outcome.failed.push(format!("case {case} ({kind:?}): {what}: {first}"));
             }
         };
         match result {
