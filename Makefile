@@ -92,7 +92,7 @@ bench: build peer ## race the module against RedisBloom in the same server (ROUN
 	cargo bench $(CARGO_FLAGS) --bench race
 
 bench-core: ## time the data structures without a server
-	cargo bench $(CARGO_FLAGS)
+	cargo bench $(CARGO_FLAGS) --bench core
 
 fuzz: ## fuzz every reader of foreign bytes, SECONDS=60 each (needs cargo-fuzz and nightly)
 	fuzz/run $(or $(SECONDS),60)

@@ -112,10 +112,7 @@ fn replies_are_printed_as_redis_cli_prints_them() {
             ]),
             vec!["1) (integer) 1", "2) 1) \"a\"", "   2) (nil)", "3) \"b\""],
         ),
-        (
-            Reply::Map(vec![(Reply::Simple("k".into()), Reply::Int(3))]),
-            vec!["1# k => (integer) 3"],
-        ),
+        (Reply::Map(vec![(Reply::Simple("k".into()), Reply::Int(3))]), vec!["1# k => (integer) 3"]),
     ] {
         assert_eq!(printed(&reply), lines);
     }
