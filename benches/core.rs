@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BatchSize, Criterion, Throughput};
 use ferrobloom::structures::bloom::{Filter, Params};
 use ferrobloom::structures::cms::{Dimensions, Sketch};
 use ferrobloom::structures::cuckoo;
@@ -170,16 +170,14 @@ fn t_digest(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn quick() -> Criterion {
-    Criterion::default()
+fn main() {
+    let mut criterion = Criterion::default()
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_secs(1))
         .sample_size(20)
+        .configure_from_args();
+    for family in [bloom, cuckoo, count_min, top_k, t_digest] {
+        family(&mut criterion);
+    }
+    criterion.final_summary();
 }
-
-criterion_group! {
-    name = cores;
-    config = quick();
-    targets = bloom, cuckoo, count_min, top_k, t_digest
-}
-criterion_main!(cores);
