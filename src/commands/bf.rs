@@ -499,7 +499,8 @@ fn insert_all(
     }
     let (mut done, mut added, mut refused) = (0, 0, 0);
     // The items that a replica is to see, where not all of them: one that was
-    // refused here for want of memory must not be added there.
+    // refused here for want of memory must not be added there, and a replica that
+    // refuses one itself raises an alarm.
     let mut accepted: Option<Vec<StringRef<'_>>> = None;
     items.batches::<BATCH>(|batch| {
         let mut outcomes: [Insertion; BATCH] = [Ok(false); BATCH];
@@ -509,7 +510,7 @@ fn insert_all(
         for outcome in &outcomes[..count] {
             added += u64::from(*outcome == Ok(true));
             refused += u64::from(outcome.is_err());
-            if *outcome == Err(Refusal::CannotGrow) {
+            if outcome.is_err() {
                 accepted.get_or_insert_with(|| items.take(done).iter().collect());
             } else if let Some(accepted) = &mut accepted {
                 accepted.push(items.string(done));

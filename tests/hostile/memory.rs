@@ -1,4 +1,5 @@
-//! A server whose address space is almost used up: what asks for more gets an error.
+//! Requests for too much: on a server whose address space is almost used up, and for
+//! sketches that would keep any server busy.
 
 use std::env;
 use std::ffi::OsString;
@@ -57,4 +58,21 @@ fn a_server_without_memory_answers_with_an_error_and_makes_no_key() {
     assert!(reply.error().is_some(), "{reply}");
     assert_eq!(connection.line("EXISTS k"), Reply::Int(0));
     assert_eq!(connection.line("BF.ADD small item"), Reply::Int(1));
+}
+
+#[test]
+fn a_sketch_of_more_rows_than_any_use_has_is_refused() {
+    let server = Server::start();
+    let mut connection = server.resp2();
+    let refused = [
+        ("CMS.INITBYDIM k 1 65537", "CMS: invalid depth"),
+        ("TOPK.RESERVE k 1 1 65537 0.9", "TopK: invalid depth"),
+    ];
+    for (command, error) in refused {
+        assert_eq!(connection.line(command), Reply::Error(error.into()));
+        assert_eq!(connection.line("EXISTS k"), Reply::Int(0));
+    }
+    for command in ["CMS.INITBYDIM cms 1 65536", "TOPK.RESERVE topk 1 1 65536 0.9"] {
+        assert_eq!(connection.line(command), Reply::ok());
+    }
 }
