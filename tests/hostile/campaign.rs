@@ -300,7 +300,11 @@ fn arguments_case(random: &mut Random, family: &Family) -> Vec<Vec<Vec<u8>>> {
     if random.once_in(2) {
         commands.extend(family.uses.iter().map(|command| words(command)));
     }
-    commands.push(words("DEL k other"));
+    // Keys by other names would stay, and be saved again and again.
+    let keys = commands.iter().filter_map(|command| command.get(1));
+    let mut delete = words("DEL k other");
+    delete.extend(keys.filter(|key| !key.starts_with(b"seed:")).cloned());
+    commands.push(delete);
     commands.push(words("PING"));
     commands
 }
