@@ -14,8 +14,8 @@ EXAMPLE := cargo run $(CARGO_FLAGS) --quiet --example
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint test-matrix servers peer install audit bench bench-core fuzz fpr \
-        examples test-clients docker docker-run docker-test
+.PHONY: help build run test lint test-matrix servers peer install audit bench bench-core fuzz hostile \
+        sanitize fpr examples test-clients docker docker-run docker-test
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,8 +94,17 @@ bench: build peer ## race the module against RedisBloom in the same server (ROUN
 bench-core: ## time the data structures without a server
 	cargo bench $(CARGO_FLAGS) --bench core
 
-fuzz: ## fuzz every reader of foreign bytes, SECONDS=60 each (needs cargo-fuzz and nightly)
+fuzz: ## fuzz every reader of foreign bytes and every core, SECONDS=60 each
+	@.ci/deps build
 	fuzz/run $(or $(SECONDS),60)
+
+hostile: build ## attack a server with CASES=20000 bad payloads, chunks and commands per family
+	@.ci/deps server
+	FERROBLOOM_HOSTILE_CASES=$(or $(CASES),20000) cargo test $(CARGO_FLAGS) --test hostile -- --nocapture
+
+sanitize: build ## look for memory errors with AddressSanitizer and valgrind
+	@.ci/deps server
+	.ci/sanitize
 
 fpr: ## measure false positive rates and bytes per item
 	cargo run $(CARGO_FLAGS) --release --example fpr

@@ -37,6 +37,10 @@ impl Command for Reserve {
         let params = params(args)?;
         let allows = |growth: Growth| limits::allows(&out, growth);
         let topk = topk::TopK::new(params, Quota::new(&allows)).map_err(|_| text::NO_MEMORY)?;
+        // Behind the memory, as RedisBloom says so of sizes that are beyond both.
+        if !limits::allows_rows(&out, params.depth().into()) {
+            return Err(text::BAD_DEPTH);
+        }
         keys.set(key, TopK::new(topk), c"topk.reserve");
         out.replicate();
         out.ok();

@@ -10,14 +10,18 @@ use crate::common::payload::Payload;
 use crate::common::server::Builder;
 use crate::common::{Reply, RespConnection, Server};
 use crate::family::{FAMILIES, FILL, Family, words};
-use crate::mutate;
 use crate::random::Random;
-
-/// A server that does not answer for so long hangs.
-const HANG: Duration = Duration::from_secs(10);
+use crate::{mutate, number};
 
 /// Processor time that one case may take.
-const SLOW: Duration = Duration::from_secs(1);
+fn slow() -> Duration {
+    Duration::from_secs(number("FERROBLOOM_HOSTILE_SECONDS", 1))
+}
+
+/// A server that does not answer for so long hangs.
+fn hang() -> Duration {
+    10 * slow()
+}
 
 /// Memory that may be in use after a case beyond what was before all.
 const LEFT_OVER: u64 = 64 << 20;
@@ -146,7 +150,7 @@ pub(crate) fn run(builder: &Builder, family: &Family, seed: u64, cases: u64) -> 
             Ok(accepted) => {
                 tally.accepted += u64::from(accepted);
                 let used = target.processor_time().saturating_sub(before);
-                if begin.elapsed() > SLOW && used > SLOW {
+                if begin.elapsed() > slow() && used > slow() {
                     tally.slow += 1;
                     failed(&format!("took {used:?}"));
                 }
@@ -179,7 +183,7 @@ impl Target {
     fn start(builder: &Builder, family: &Family) -> Option<Self> {
         let server = builder.clone().start();
         let mut connection = server.resp2();
-        connection.set_timeout(HANG);
+        connection.set_timeout(hang());
         for seed in family.seeds.iter().chain(&FILL) {
             let words = words(seed);
             if words[0].starts_with(family.name.as_bytes()) {
@@ -296,7 +300,11 @@ fn arguments_case(random: &mut Random, family: &Family) -> Vec<Vec<Vec<u8>>> {
     if random.once_in(2) {
         commands.extend(family.uses.iter().map(|command| words(command)));
     }
-    commands.push(words("DEL k other"));
+    // Keys by other names would stay, and be saved again and again.
+    let keys = commands.iter().filter_map(|command| command.get(1));
+    let mut delete = words("DEL k other");
+    delete.extend(keys.filter(|key| !key.starts_with(b"seed:")).cloned());
+    commands.push(delete);
     commands.push(words("PING"));
     commands
 }

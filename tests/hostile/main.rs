@@ -6,6 +6,7 @@
 //! |---|---|---|
 //! | `FERROBLOOM_HOSTILE_CASES` | cases per family | 600 |
 //! | `FERROBLOOM_HOSTILE_SEED` | which cases | 1 |
+//! | `FERROBLOOM_HOSTILE_SECONDS` | processor time that one case may take; a tenth of what counts as a hang | 1 |
 //! | `FERROBLOOM_HOSTILE_PEER` | `1`: attacks RedisBloom as well, for its figures | none |
 
 #[path = "../common/mod.rs"]
@@ -14,6 +15,7 @@ mod common;
 mod campaign;
 mod family;
 mod files;
+mod memory;
 mod mutate;
 mod random;
 
