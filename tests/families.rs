@@ -111,8 +111,8 @@ fn memory_usage_is_what_the_allocator_gave() {
         let difference = usage.abs_diff(taken);
         assert!(difference < 150_000, "{}: usage {usage}, {taken} taken", family.large);
         accepted(&mut connection, "DEL k");
-        let left = server.used_memory().saturating_sub(before);
-        assert!(left < 150_000, "{}: {left} bytes are left", family.large);
+        // Valkey frees in the background.
+        wait_until("all of it is given back", || server.used_memory() < before + 150_000);
     }
 }
 
@@ -142,7 +142,7 @@ fn what_would_pass_maxmemory_is_refused_and_nothing_evicted() {
             fill(&mut connection, family.add, 100);
             accepted(&mut connection, "DEL k");
         }
-        assert!(server.used_memory() < before + 2 * MIB, "{policy}");
+        wait_until("all is given back", || server.used_memory() < before + 2 * MIB);
         assert_eq!(connection.line("DBSIZE"), Reply::Int(2000), "{policy}");
     }
 }

@@ -200,9 +200,9 @@ impl Totals {
             Reply::Array(elements) => elements.iter().for_each(|e| self.count_errors(name, e)),
             Reply::Error(text) => {
                 // Errors of scripts have the command's own inside.
-                let known = |begin: &&&str| {
-                    text.starts_with(**begin) || name == "EVAL" && text.contains(**begin)
-                };
+                let script = ["EVAL", "EXEC"].contains(&name);
+                let known =
+                    |begin: &&&str| text.starts_with(**begin) || script && text.contains(**begin);
                 match EXPECTED.iter().find(known) {
                     Some(begin) => *self.expected.entry(begin).or_default() += 1,
                     None => *self.unexpected.entry(format!("{name}: {text}")).or_default() += 1,
