@@ -13,7 +13,7 @@ use crate::codec::bloom as codec;
 use crate::codec::chunks::ChunkError;
 use crate::config::{self, Layout};
 use crate::host::spec::Spec;
-use crate::host::{Args, Call, Command, Keys, Level, Output, StringRef, log, random_u64};
+use crate::host::{self, Args, Call, Command, Keys, Level, Output, StringRef, log, random_u64};
 use crate::metrics;
 use crate::structures::BATCH;
 use crate::structures::bloom::{CreateError, Filter, Insertion, Params, Refusal};
@@ -461,7 +461,10 @@ fn in_range(value: i64, least: u64, most: u64) -> Option<u64> {
 fn create(params: Params, out: &Output<'_>) -> Result<Filter, Error> {
     let allows = |growth: Growth| limits::allows(out, growth);
     let quota = Quota::new(&allows);
-    let made = match config::layout() {
+    // This module's own stream and AOF create filters by their header. A command that
+    // does comes from a RedisBloom, whose bits every follower can and has to repeat.
+    let layout = if host::must_follow(out) { Layout::RedisBloom } else { config::layout() };
+    let made = match layout {
         Layout::Blocked => Filter::blocked(params, random_u64(), quota),
         Layout::RedisBloom => Filter::redisbloom(params, quota),
     };
