@@ -51,7 +51,7 @@ pub fn ops_bloom(data: &[u8]) {
         capacity: input.size().max(1),
         error_rate: f64::from_bits(input.number()).abs().clamp(f64::MIN_POSITIVE, 0.25),
         expansion: input.size() as u32,
-        scaling: input.byte() % 2 == 0,
+        scaling: input.flag(),
     };
     // NaN passes `clamp`.
     if params.error_rate.is_nan() {

@@ -21,7 +21,7 @@ pub fn rdb_cms(data: &[u8]) {
 /// Dimensions or probabilities, then operations.
 pub fn ops_cms(data: &[u8]) {
     let mut input = Input(data);
-    let dimensions = if input.byte() % 2 == 0 {
+    let dimensions = if input.flag() {
         Dimensions::new(input.size(), input.size())
     } else {
         let (error, probability) = (input.number(), input.number());

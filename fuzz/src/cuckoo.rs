@@ -73,8 +73,7 @@ fn operate(filter: &mut Filter, input: &mut Input<'_>) {
             }
             1 => {
                 let items = input.items();
-                let which =
-                    if input.byte() % 2 == 0 { Insertion::Every } else { Insertion::Absent };
+                let which = if input.flag() { Insertion::Every } else { Insertion::Absent };
                 let mut outcomes = vec![Outcome::Full; items.len()];
                 filter.insert_batch(&items, which, LIMITS, &mut outcomes);
                 for (item, outcome) in items.iter().zip(&outcomes) {

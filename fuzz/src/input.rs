@@ -33,6 +33,11 @@ impl<'a> Input<'a> {
         self.bytes::<1>().unwrap_or_default()[0]
     }
 
+    /// Whether the next byte is even.
+    pub fn flag(&mut self) -> bool {
+        self.byte().is_multiple_of(2)
+    }
+
     /// The next `N` bytes.
     pub fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (first, rest) = self.0.split_first_chunk()?;

@@ -184,13 +184,11 @@ impl Target {
         let server = builder.clone().start();
         let mut connection = server.resp2();
         connection.set_timeout(hang());
-        for seed in family.seeds.iter().chain(&FILL) {
-            let words = words(seed);
-            if words[0].starts_with(family.name.as_bytes()) {
-                if let Reply::Error(text) = connection.call(&words) {
-                    assert!(text.starts_with("ERR unknown command"), "{seed}: {text}");
-                    return None;
-                }
+        let of_family = |command: &&&str| command.starts_with(family.name);
+        for seed in family.seeds.iter().chain(FILL.iter().filter(of_family)) {
+            if let Reply::Error(text) = connection.call(&words(seed)) {
+                assert!(text.starts_with("ERR unknown command"), "{seed}: {text}");
+                return None;
             }
         }
         let mut payloads = Vec::new();

@@ -32,13 +32,17 @@ fn number(variable: &str, default: u64) -> u64 {
 }
 
 fn attack(name: &str) {
+    attack_with(name, &[]);
+}
+
+fn attack_with(name: &str, module_args: &[&str]) {
     if !own_server() {
         return;
     }
-    let (seed, cases) =
-        (number("FERROBLOOM_HOSTILE_SEED", 1), number("FERROBLOOM_HOSTILE_CASES", CASES));
-    let family = campaign::family(name);
-    let Some(outcome) = campaign::run(&campaign::builder(), family, seed, cases) else {
+    let seed = number("FERROBLOOM_HOSTILE_SEED", 1);
+    let cases = number("FERROBLOOM_HOSTILE_CASES", CASES);
+    let builder = campaign::builder().module_args(module_args);
+    let Some(outcome) = campaign::run(&builder, campaign::family(name), seed, cases) else {
         common::skip("the module has no such family");
         return;
     };
@@ -53,7 +57,12 @@ fn report(text: &str) {
 
 #[test]
 fn bloom_filters_survive_hostile_data_and_arguments() {
-    attack("BF");
+    attack_with("BF", &["bf-layout", "blocked"]);
+}
+
+#[test]
+fn bloom_filters_in_redisbloom_s_layout_survive_hostile_data_and_arguments() {
+    attack_with("BF", &["bf-layout", "redisbloom"]);
 }
 
 #[test]

@@ -217,7 +217,7 @@ pub(crate) fn command(random: &mut Random, mut words: Vec<Vec<u8>>) -> Vec<Vec<u
             }
             // The key seldom: other keys do not exist.
             _ if words.len() > 1 && (at > 1 || random.once_in(8)) => {
-                words[at.max(1)] = word(random)
+                words[at.max(1)] = word(random);
             }
             _ => {}
         }
