@@ -313,7 +313,9 @@ impl Random {
         match self.below(8) {
             0 => format!("TOPK.RESERVE {key} {} 20 5 0.9", 1 + self.below(30)),
             1 => format!("TOPK.RESERVE {key} {}", 1 + self.below(300)),
-            2..=3 => format!("TOPK.INCRBY {key} {}", self.pairs(300)),
+            2 => format!("TOPK.INCRBY {key} {}", self.pairs(300)),
+            // Increments of 0, which can change the order of equal counts.
+            3 => format!("TOPK.INCRBY {key} {}", self.pairs(1)),
             _ => format!("TOPK.ADD {key} {}", self.items()),
         }
     }
