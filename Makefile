@@ -6,15 +6,19 @@ SERVER ?= redis-server
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 MODULE := $(TARGET_DIR)/release/libferrobloom.so
 CARGO_FLAGS := --locked
+IMAGE ?= ferrobloom
+ATTACK ?= 100000
+EXAMPLE := cargo run $(CARGO_FLAGS) --quiet --example
 
 # Where rustup puts cargo; a fresh shell may not have it on the PATH yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint test-matrix servers peer install audit bench bench-core fuzz fpr
+.PHONY: help build run test lint test-matrix servers peer install audit bench bench-core fuzz hostile \
+        sanitize fpr examples test-clients docker docker-run docker-test
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # Only a build of the cdylib alone gets link-time optimisation, see Cargo.toml.
 build: ## build the module: target/release/libferrobloom.so
@@ -50,6 +54,29 @@ servers: ## fetch the servers of test-matrix into .servers/
 peer: ## fetch RedisBloom's module into .servers/, for the tests that compare
 	.ci/servers peer
 
+test-clients: build ## drive every wrapper of redis-py and node-redis, RESP2 and RESP3
+	@.ci/deps server
+	tests/clients/run
+
+examples: build ## run the examples (ATTACK=100000 invented IDs for the guard)
+	@.ci/deps server
+	$(EXAMPLE) cache_penetration_guard -- $(ATTACK)
+	$(EXAMPLE) dedup_events
+	$(EXAMPLE) rebuild_and_swap
+	$(EXAMPLE) offline_build
+
+docker: ## build the image (IMAGE=ferrobloom, RUNTIME=valkey/valkey:8.1-bookworm, BUILDER)
+	docker build $(DOCKER_FLAGS) -f docker/Dockerfile -t $(IMAGE) \
+		$(if $(BUILDER),--build-arg BUILDER=$(BUILDER)) \
+		$(if $(RUNTIME),--build-arg RUNTIME=$(RUNTIME)) .
+
+docker-run: docker ## run it on 127.0.0.1:PORT, data in the volume ferrobloom-data
+	docker run --rm -it -p 127.0.0.1:$(PORT):6379 -v ferrobloom-data:/data $(IMAGE)
+
+docker-test: docker ## test it: restarts, persistence, the integration tests
+	@.ci/deps build
+	docker/test $(IMAGE)
+
 install: build ## copy the module to PREFIX/lib/redis/modules (PREFIX=/usr/local, DESTDIR)
 	install -D -m 755 $(MODULE) $(DESTDIR)$(PREFIX)/lib/redis/modules/libferrobloom.so
 
@@ -65,10 +92,19 @@ bench: build peer ## race the module against RedisBloom in the same server (ROUN
 	cargo bench $(CARGO_FLAGS) --bench race
 
 bench-core: ## time the data structures without a server
-	cargo bench $(CARGO_FLAGS)
+	cargo bench $(CARGO_FLAGS) --bench core
 
-fuzz: ## fuzz every reader of foreign bytes, SECONDS=60 each (needs cargo-fuzz and nightly)
+fuzz: ## fuzz every reader of foreign bytes and every core, SECONDS=60 each
+	@.ci/deps build
 	fuzz/run $(or $(SECONDS),60)
+
+hostile: build ## attack a server with CASES=20000 bad payloads, chunks and commands per family
+	@.ci/deps server
+	FERROBLOOM_HOSTILE_CASES=$(or $(CASES),20000) cargo test $(CARGO_FLAGS) --test hostile -- --nocapture
+
+sanitize: build ## look for memory errors with AddressSanitizer and valgrind
+	@.ci/deps server
+	.ci/sanitize
 
 fpr: ## measure false positive rates and bytes per item
 	cargo run $(CARGO_FLAGS) --release --example fpr

@@ -183,9 +183,6 @@ fn changes_are_keyspace_events() {
         return;
     }
     let server = Server::builder().config("notify-keyspace-events Ed").start();
-    if server.kind().is_redis_6() {
-        return common::skip("the class of module events has another letter");
-    }
     let (mut subscriber, mut writer) = (server.resp2(), server.resp2());
     subscriber.line("PSUBSCRIBE __keyevent@0__:*");
     for command in [

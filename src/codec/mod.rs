@@ -18,6 +18,9 @@ pub mod cuckoo;
 pub mod tdigest;
 pub mod topk;
 
+#[cfg(test)]
+mod out_of_memory;
+
 /// Takes the fields of a value, in order.
 pub trait Sink {
     /// A module unsigned.

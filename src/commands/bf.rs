@@ -13,7 +13,7 @@ use crate::codec::bloom as codec;
 use crate::codec::chunks::ChunkError;
 use crate::config::{self, Layout};
 use crate::host::spec::Spec;
-use crate::host::{Args, Call, Command, Keys, Level, Output, StringRef, log, random_u64};
+use crate::host::{self, Args, Call, Command, Keys, Level, Output, StringRef, log, random_u64};
 use crate::metrics;
 use crate::structures::BATCH;
 use crate::structures::bloom::{CreateError, Filter, Insertion, Params, Refusal};
@@ -461,7 +461,10 @@ fn in_range(value: i64, least: u64, most: u64) -> Option<u64> {
 fn create(params: Params, out: &Output<'_>) -> Result<Filter, Error> {
     let allows = |growth: Growth| limits::allows(out, growth);
     let quota = Quota::new(&allows);
-    let made = match config::layout() {
+    // This module's own stream and AOF create filters by their header. A command that
+    // does comes from a RedisBloom, whose bits every follower can and has to repeat.
+    let layout = if host::must_follow(out) { Layout::RedisBloom } else { config::layout() };
+    let made = match layout {
         Layout::Blocked => Filter::blocked(params, random_u64(), quota),
         Layout::RedisBloom => Filter::redisbloom(params, quota),
     };
@@ -499,7 +502,8 @@ fn insert_all(
     }
     let (mut done, mut added, mut refused) = (0, 0, 0);
     // The items that a replica is to see, where not all of them: one that was
-    // refused here for want of memory must not be added there.
+    // refused here for want of memory must not be added there, and a replica that
+    // refuses one itself raises an alarm.
     let mut accepted: Option<Vec<StringRef<'_>>> = None;
     items.batches::<BATCH>(|batch| {
         let mut outcomes: [Insertion; BATCH] = [Ok(false); BATCH];
@@ -509,7 +513,7 @@ fn insert_all(
         for outcome in &outcomes[..count] {
             added += u64::from(*outcome == Ok(true));
             refused += u64::from(outcome.is_err());
-            if *outcome == Err(Refusal::CannotGrow) {
+            if outcome.is_err() {
                 accepted.get_or_insert_with(|| items.take(done).iter().collect());
             } else if let Some(accepted) = &mut accepted {
                 accepted.push(items.string(done));

@@ -64,6 +64,10 @@ fn create(
     let dimensions = dimensions()?;
     let allows = |growth: Growth| limits::allows(&out, growth);
     let sketch = cms::Sketch::new(dimensions, Quota::new(&allows)).map_err(|_| text::NO_MEMORY)?;
+    // Behind the memory, as RedisBloom says so of sizes that are beyond both.
+    if !limits::allows_rows(&out, dimensions.depth()) {
+        return Err(text::BAD_DEPTH);
+    }
     keys.set(key, Sketch::new(sketch), event);
     out.replicate();
     out.ok();

@@ -23,3 +23,15 @@ pub(super) fn allows(out: &Output<'_>, growth: Growth) -> bool {
         && (growth.more < LARGE
             || host::memory_headroom(out).is_none_or(|headroom| growth.more <= headroom))
 }
+
+/// Most rows of a sketch that a command makes. Each item costs work in every row, and
+/// each row halves the chance of a wrong estimate at least: `CMS.INITBYPROB` never
+/// takes more than 150. With a hundred million rows of one cell, which fit memory, one
+/// item would keep the server busy for a minute.
+const MAX_ROWS: u64 = 65_536;
+
+/// Whether a new sketch may have so many rows. Stored ones may have more: they come
+/// from where they were allowed.
+pub(super) fn allows_rows(out: &Output<'_>, rows: u64) -> bool {
+    rows <= MAX_ROWS || host::must_follow(out)
+}

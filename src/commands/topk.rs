@@ -37,6 +37,10 @@ impl Command for Reserve {
         let params = params(args)?;
         let allows = |growth: Growth| limits::allows(&out, growth);
         let topk = topk::TopK::new(params, Quota::new(&allows)).map_err(|_| text::NO_MEMORY)?;
+        // Behind the memory, as RedisBloom says so of sizes that are beyond both.
+        if !limits::allows_rows(&out, params.depth().into()) {
+            return Err(text::BAD_DEPTH);
+        }
         keys.set(key, TopK::new(topk), c"topk.reserve");
         out.replicate();
         out.ok();
@@ -112,14 +116,16 @@ impl Command for IncrBy {
         let good = if increment(last.string(1)).is_ok() { pairs } else { others };
         let mut accepted = Accepted::new(pairs, 2);
         out.array(pairs.len() / 2);
+        let mut changed = false;
         good.pairs::<BATCH, _, _>(increment, |batch| {
+            changed |= batch.iter().any(|&(item, units)| units > 0 || topk.is_behind(item));
             add(&mut topk, batch, &mut out, &mut accepted);
         })?;
         if good.len() < pairs.len() {
             accepted.note(false);
             out.error(&text::BAD_INCREMENT.text());
         }
-        if accepted.replicate(&mut out, c"TOPK.INCRBY", key) {
+        if changed && accepted.replicate(&mut out, c"TOPK.INCRBY", key) {
             topk.changed(c"topk.incrby");
         }
         Ok(())

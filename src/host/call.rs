@@ -154,10 +154,12 @@ impl<'a> Args<'a> {
     }
 
     /// Lends the bytes of up to `N` arguments at a time to `each`, which tells
-    /// whether to go on. Nothing is allocated.
+    /// whether to go on. The batches are of equal size: the waiting for memory of a
+    /// short last one would not be hidden. Nothing is allocated.
     #[inline]
     pub fn batches<const N: usize>(self, mut each: impl FnMut(&[&'a [u8]]) -> bool) {
-        for strings in self.0.chunks(N) {
+        let count = self.0.len().div_ceil(N).max(1);
+        for strings in self.0.chunks(self.0.len().div_ceil(count).max(1)) {
             let mut batch: [&[u8]; N] = [&[]; N];
             for (bytes, string) in batch.iter_mut().zip(strings) {
                 // SAFETY: live through `'a` by `from_raw`.

@@ -23,7 +23,7 @@ pub struct Growth {
 
 impl<'a> Quota<'a> {
     /// A quota that asks `allows`.
-    pub fn new(allows: &'a dyn Fn(Growth) -> bool) -> Self {
+    pub const fn new(allows: &'a dyn Fn(Growth) -> bool) -> Self {
         Self(allows)
     }
 

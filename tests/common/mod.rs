@@ -14,6 +14,7 @@
 
 pub(crate) mod golden;
 pub(crate) mod kind;
+pub(crate) mod payload;
 pub(crate) mod resp;
 pub(crate) mod server;
 pub(crate) mod sha256;

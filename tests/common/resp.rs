@@ -243,6 +243,12 @@ impl RespConnection {
         Ok(connection)
     }
 
+    /// How long to wait for replies from now on, in place of a minute.
+    pub(crate) fn set_timeout(&mut self, timeout: Duration) {
+        let set = self.stream.get_ref().set_read_timeout(Some(timeout));
+        set.expect("a timeout can be set on a socket");
+    }
+
     /// Sends one command and reads its reply; an error reply is a reply.
     ///
     /// # Errors

@@ -252,6 +252,15 @@ impl TopK {
         }
     }
 
+    /// Whether adding 0 units to the item changes anything: its count in the list, to
+    /// the one of its cells.
+    pub fn is_behind(&self, item: &[u8]) -> bool {
+        let hashed = self.hash([item].into_iter())[0];
+        let Some(number) = self.heap.find(hashed.fingerprint, item) else { return false };
+        let count = self.count_one(item, &hashed);
+        count >= self.heap.root() && count != self.heap.count(number)
+    }
+
     /// Calls `each` for each item, in order, with whether it is in the list.
     pub fn query(&self, items: &[&[u8]], mut each: impl FnMut(bool)) {
         for batch in items.chunks(BATCH) {
@@ -708,6 +717,22 @@ mod tests {
             prop_assert_eq!(list(&topk), model.list());
             let cells: Vec<_> = topk.cells().iter().map(|&cell| unpack(cell)).collect();
             prop_assert_eq!(cells, model.cells);
+        }
+
+        #[test]
+        fn adding_nothing_changes_only_counts_that_are_behind(
+            k in 1..6u32,
+            pairs in prop::collection::vec(("[a-h]{0,2}", 0..40u32), 0..120),
+        ) {
+            let mut topk = topk(k, 3, 3, 0.5);
+            let pairs: Vec<_> = pairs.iter().map(|(item, units)| (&item[..], *units)).collect();
+            add(&mut topk, &pairs);
+            for (item, _) in &pairs {
+                let before = topk.try_clone().unwrap();
+                let behind = topk.is_behind(item.as_bytes());
+                add(&mut topk, &[(*item, 0)]);
+                prop_assert_eq!(topk != before, behind, "{}", item);
+            }
         }
 
         #[test]

@@ -2,6 +2,9 @@
 
 #![forbid(unsafe_code)]
 
+use std::ops::Range;
+
+use super::super::super::Insertion;
 use super::sizing::Shape;
 use crate::structures::BATCH;
 use crate::structures::buffer::{Buffer, Line, OutOfMemory};
@@ -376,7 +379,53 @@ impl View<'_> {
     }
 }
 
+/// Items to be added to a layer one after another.
+pub(super) struct Run<'a> {
+    pub(super) hashes: &'a Hashes,
+    /// Those that are not to be added, as an older layer has them.
+    pub(super) present: Places,
+    pub(super) places: Range<usize>,
+    /// How many new ones the layer takes.
+    pub(super) room: u64,
+}
+
+impl Run<'_> {
+    /// Adds the items by `insert`, which tells whether one was new, until there is no
+    /// room. Returns the place that it came to, and how many were new.
+    #[inline(always)]
+    fn each(self, out: &mut [Insertion], mut insert: impl FnMut(Hash) -> bool) -> (usize, u64) {
+        let mut added = 0;
+        for place in self.places.clone() {
+            if added == self.room {
+                return (place, added);
+            }
+            let new = !self.present.contains(place) && insert(self.hashes[place % BATCH]);
+            added += u64::from(new);
+            out[place] = Ok(new);
+        }
+        (self.places.end, added)
+    }
+}
+
+fn run_into_lines<const PROBES: usize>(
+    lined: &mut Lined<&mut [Line]>,
+    run: Run<'_>,
+    out: &mut [Insertion],
+) -> (usize, u64) {
+    run.each(out, |hash| insert_into_lines::<PROBES>(lined, hash))
+}
+
 impl ViewMut<'_> {
+    /// Adds the items of `run`, see [`Run::each`].
+    pub(super) fn insert_run(&mut self, run: Run<'_>, out: &mut [Insertion]) -> (usize, u64) {
+        match self {
+            Self::Free(free) => run.each(out, |hash| free.insert(hash)),
+            Self::Lines(lined) => {
+                with_constant_probes!(lined.probes, run_into_lines(lined, run, out))
+            }
+        }
+    }
+
     /// Sets all bits of an item; whether one of them was new.
     #[inline(always)]
     pub(super) fn insert(&mut self, hash: Hash) -> bool {

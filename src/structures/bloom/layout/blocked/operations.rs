@@ -2,8 +2,10 @@
 
 #![forbid(unsafe_code)]
 
+use std::ops::Range;
+
 use super::super::super::{Insertion, Refusal};
-use super::layer::{Free, Hash, Hashes, Layer, Places, View, ViewMut, slice_of};
+use super::layer::{Free, Hash, Hashes, Layer, Places, Run, View, ViewMut, slice_of};
 use super::{Chain, Node, sizing};
 use crate::structures::BATCH;
 use crate::structures::buffer::OutOfMemory;
@@ -119,6 +121,8 @@ impl Chain {
                 }
             }
             let present = find(views, &hashes, Places::range(done, items.len()));
+            done = self.fill_newest(&hashes, present, done..items.len(), out);
+            // What is left meets a full layer.
             let mut grew = false;
             while done < items.len() && !grew {
                 let outcome = if present.contains(done) {
@@ -139,6 +143,33 @@ impl Chain {
             }
         }
         done
+    }
+
+    /// Adds the items of `places` that are not `present` to the newest layer while it
+    /// has room. Returns the place that it came to.
+    fn fill_newest(
+        &mut self,
+        hashes: &Hashes,
+        present: Places,
+        places: Range<usize>,
+        out: &mut [Insertion],
+    ) -> usize {
+        let (head, note, words) = self.0.parts_mut();
+        let run = Run { hashes, present, places, room: 0 };
+        if let Some(node) = &mut head.newest {
+            let layer = &mut node.layer;
+            let room = layer.capacity.saturating_sub(layer.size);
+            let (end, added) = layer.view_mut().insert_run(Run { room, ..run }, out);
+            layer.size += added;
+            return end;
+        }
+        let room = u64::from(head.capacity.saturating_sub(head.size));
+        let slice = slice_of(words.len(), note.probes);
+        let mut view = ViewMut::Free(Free::new(words, slice, note.probes));
+        let (end, added) = view.insert_run(Run { room, ..run }, out);
+        // At most the room, which has 32 bits.
+        head.size += added as u32;
+        end
     }
 
     /// Adds an item that no older layer reports; to a new layer if one is needed and
