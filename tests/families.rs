@@ -172,6 +172,35 @@ fn a_digest_that_would_pass_maxmemory_refuses_observations_and_nothing_is_evicte
 }
 
 #[test]
+fn the_server_knows_the_keys_of_every_command() {
+    let server = Server::start();
+    let mut connection = server.resp2();
+    let names = connection.line("COMMAND");
+    let ours = |name: &str| {
+        let family = name.split_once('.').map_or("", |(family, _)| family);
+        ["bf", "cf", "cms", "topk", "tdigest"].contains(&family)
+    };
+    let commands = names.array().expect("a list").iter().filter_map(Reply::array);
+    let mut count = 0;
+    for command in commands {
+        let (name, arity) = (command[0].text().expect("a name"), command[1].int().expect("arity"));
+        if !ours(name) {
+            continue;
+        }
+        count += 1;
+        let merge = name.ends_with(".merge");
+        // The key, then as many arguments as the command takes, the fewest of a merge aside.
+        let mut words = vec!["COMMAND", "GETKEYS", name, "k"];
+        let fewest = arity.unsigned_abs() as usize;
+        words.extend(if merge { vec!["2", "a", "b"] } else { vec!["1"; fewest.max(2) - 2] });
+        let keys: &[&str] = if merge { &["k", "a", "b"] } else { &["k"] };
+        let want = keys.iter().map(|key| Reply::Bulk(key.as_bytes().to_vec())).collect();
+        assert_eq!(connection.call(&words), Reply::Array(want), "{name}");
+    }
+    assert!(count > 45, "{count} commands");
+}
+
+#[test]
 fn every_change_is_one_keyspace_event_where_asked_for() {
     if !own_server() {
         return;
