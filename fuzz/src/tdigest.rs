@@ -45,13 +45,13 @@ fn operate(digest: &mut TDigest, input: &mut Input<'_>) {
             2 => {
                 let other = digest.try_clone().unwrap();
                 assert_eq!(other, *digest);
-                let compression = (input.flag()).then(|| input.size());
-                let destination = (input.flag()).then_some(&*digest);
+                let compression = input.flag().then(|| input.size());
+                let destination = input.flag().then_some(&*digest);
                 let parts = 1 + u64::from(destination.is_some());
                 if let Ok(merged) = TDigest::merge(destination, &[&other], compression, QUOTA) {
                     assert_eq!(merged.observations(), other.observations() * parts);
-                    assert_eq!(merged.min(), other.min());
-                    assert_eq!(merged.max(), other.max());
+                    // Stored bounds may lie beyond the centroids, which alone are merged.
+                    assert!(merged.min() >= other.min() && merged.max() <= other.max());
                     *digest = merged;
                 }
             }
