@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::time::{Duration, Instant};
+
 use common::{Reply, RespConnection, Server, own_server, wait_until};
 
 const SLOTS: u32 = 16_384;
@@ -71,8 +73,12 @@ fn filters_move_with_their_slot_while_in_use() {
     assert_eq!(at_source.line("BF.RESERVE {move}large 0.001 4000000"), Reply::ok());
     assert_eq!(at_source.line("BF.ADD {move}large a"), Reply::Int(1));
     assert_eq!(at_source.line("PEXPIRE {move}large 1000000"), Reply::Int(1));
+    for command in OTHER_FAMILIES {
+        let reply = at_source.line(command);
+        assert!(reply.error().is_none(), "{command}: {reply}");
+    }
     let before = source.dump_all();
-    assert_eq!(before.len(), 3);
+    assert_eq!(before.len(), 7);
 
     let (source_id, target_id) = (my_id(&mut at_source), my_id(&mut at_target));
     let importing = format!("CLUSTER SETSLOT {slot} IMPORTING {source_id}");
@@ -89,9 +95,9 @@ fn filters_move_with_their_slot_while_in_use() {
     assert_eq!(at_source.line("BF.ADD {move}grown item-1"), Reply::Int(0));
     assert_eq!(at_target.line("ASKING"), Reply::ok());
     assert_eq!(at_target.line("BF.EXISTS {move}fixed a"), Reply::Int(1));
-    let migrate =
-        ["MIGRATE", "127.0.0.1", &port, "", "0", "10000", "KEYS", "{move}grown", "{move}large"];
-    assert_eq!(at_source.call(&migrate), Reply::ok());
+    let migrate = ["MIGRATE", "127.0.0.1", &port, "", "0", "10000", "KEYS"];
+    let keys = ["{move}grown", "{move}large", "{move}cf", "{move}cms", "{move}topk", "{move}td"];
+    assert_eq!(at_source.call(&[&migrate[..], &keys].concat()), Reply::ok());
     for node in [&mut at_target, &mut at_source] {
         let owned = format!("CLUSTER SETSLOT {slot} NODE {target_id}");
         assert_eq!(node.line(&owned), Reply::ok());
@@ -104,7 +110,73 @@ fn filters_move_with_their_slot_while_in_use() {
         assert_eq!(at_target.line(&ask), Reply::Int(1), "{ask}");
     }
     assert!(at_target.line("BF.ADD {move}grown new").int().is_some());
+    assert_eq!(at_target.line("CF.EXISTS {move}cf b"), Reply::Int(1));
+    assert_eq!(at_target.line("CMS.QUERY {move}cms a"), Reply::Array(vec![Reply::Int(5)]));
+    assert_eq!(at_target.line("TOPK.QUERY {move}topk a"), Reply::Array(vec![Reply::Int(1)]));
+    assert_eq!(at_target.line("TDIGEST.MAX {move}td").text(), Some("3"));
 }
+
+#[test]
+fn a_replica_takes_over_the_keys_of_its_node() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (_, home) = cluster.place("{move}");
+    let primary = &cluster.nodes[home];
+    let replica = Server::builder().config("cluster-enabled yes").start();
+    let (mut at_primary, mut at_replica) = (primary.resp2(), replica.resp2());
+    let port = primary.port().to_string();
+    assert_eq!(at_replica.call(&["CLUSTER", "MEET", "127.0.0.1", &port]), Reply::ok());
+    let id = my_id(&mut at_primary);
+    wait_until("the nodes know each other", || {
+        let state = at_replica.line("CLUSTER INFO");
+        state.text().is_some_and(|text| text.contains("cluster_state:ok"))
+            && at_replica.line(&format!("CLUSTER REPLICATE {id}")) == Reply::ok()
+    });
+    for command in OTHER_FAMILIES.iter().chain(&["BF.MADD {move}bf a b c"]) {
+        let reply = at_primary.line(command);
+        assert!(reply.error().is_none(), "{command}: {reply}");
+    }
+    wait_until("the replica follows", || {
+        primary.info("replication", "connected_slaves").as_deref() == Some("1")
+    });
+    replica.wait_for_sync(primary);
+    let before = primary.dump_all();
+    // An attempt lasts five seconds. The first can come before the other nodes know
+    // whose replica this one is.
+    let mut asked: Option<Instant> = None;
+    wait_until("the replica takes over", || {
+        if asked.is_none_or(|asked| asked.elapsed() > Duration::from_secs(6)) {
+            at_replica.line("CLUSTER FAILOVER");
+            asked = Some(Instant::now());
+        }
+        replica.info("replication", "role").as_deref() == Some("master")
+    });
+    wait_until("the new primary takes writes", || {
+        at_replica.line("BF.ADD {move}bf new").int().is_some()
+    });
+    assert_eq!(at_replica.line("CMS.QUERY {move}cms a"), Reply::Array(vec![Reply::Int(5)]));
+    let after = replica.dump_all();
+    assert_eq!(at_primary.line("READONLY"), Reply::ok());
+    wait_until("the old primary follows", || {
+        after.iter().all(|(key, payload)| {
+            let dump = at_primary.call(&[b"DUMP".as_slice(), key]);
+            dump.bytes().is_some_and(|dump| dump.starts_with(payload))
+        })
+    });
+    assert_eq!(after.len(), 5);
+    let same = after.iter().filter(|pair| before.contains(pair)).count();
+    assert_eq!(same, 4, "all but the written filter are as they were");
+}
+
+/// Keys of the other families in the slot that moves.
+const OTHER_FAMILIES: &[&str] = &[
+    "CF.INSERT {move}cf ITEMS a b c",
+    "CMS.INITBYDIM {move}cms 100 4",
+    "CMS.INCRBY {move}cms a 5 b 6",
+    "TOPK.RESERVE {move}topk 3",
+    "TOPK.ADD {move}topk a b a",
+    "TDIGEST.CREATE {move}td",
+    "TDIGEST.ADD {move}td 1 2 3",
+];
 
 struct Cluster {
     nodes: Vec<Server>,

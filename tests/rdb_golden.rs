@@ -142,14 +142,44 @@ fn check_sketches(server: &Server, keys: &[Value], tally: &mut Tally) {
             for entry in entries {
                 for (protocol, column, connection) in &mut connections[..used] {
                     let got = connection.call(&golden_command(&entry["cmd"]));
-                    // RedisBloom's own reply is a flaw there: it must only not crash.
-                    if key.get("known_flaw").is_none() {
-                        let what = format!("{} {} {protocol:?}", key["key"], entry["cmd"]);
-                        tally.replies(&what, &Reply::from_golden(&entry[*column]), &got);
-                    }
+                    let what = format!("{} {} {protocol:?}", key["key"], entry["cmd"]);
+                    let want = better(&key["key"], &entry["cmd"], &entry[*column]);
+                    let both = [want, got].map(golden::without_compression_state);
+                    tally.replies(&what, &both[0], &both[1]);
                 }
             }
         }
+    }
+}
+
+/// The reply to give for a recorded one, which is the same but where the manifest's
+/// `known_flaw` tells of a better.
+fn better(key: &Value, command: &Value, recorded: &Value) -> Reply {
+    let reply = Reply::from_golden(recorded);
+    match (key.as_str(), command[0].as_str()) {
+        // RedisBloom stores the empty item like an unused place, and lists it as null.
+        (Some("topk:emptyitem"), Some("TOPK.LIST")) => {
+            reply.map_elements(|e| if e == Reply::Null { Reply::Bulk(Vec::new()) } else { e })
+        }
+        // An item that was added 0 times is not among the top.
+        (Some("topk:zero"), Some("TOPK.QUERY")) => match reply {
+            Reply::Array(mut present) => {
+                let is_resp3 = present[0] == Reply::Bool(true);
+                present[0] = if is_resp3 { Reply::Bool(false) } else { Reply::Int(0) };
+                Reply::Array(present)
+            }
+            other => other,
+        },
+        // RedisBloom 2.8 saved the only value as minimum and maximum, and not as a centroid.
+        (Some("td:single"), Some("TDIGEST.QUANTILE" | "TDIGEST.TRIMMED_MEAN")) => {
+            let value = |reply| match reply {
+                Reply::Bulk(text) if text == b"0" => Reply::Bulk(b"42.5".to_vec()),
+                Reply::Double(text) if text == "0" => Reply::Double("42.5".into()),
+                other => other,
+            };
+            value(reply.map_elements(value))
+        }
+        _ => reply,
     }
 }
 

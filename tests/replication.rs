@@ -159,7 +159,16 @@ fn every_copy_equals_the_primary_after_a_mixed_load() {
         return;
     }
     for preamble in ["yes", "no"] {
-        let other = ["bf-initial-size", "17", "bf-error-rate", "0.1", "bf-expansion-factor", "4"];
+        let other = [
+            ["bf-initial-size", "17"],
+            ["bf-error-rate", "0.1"],
+            ["bf-expansion-factor", "4"],
+            ["bf-layout", "redisbloom"],
+            ["cf-initial-size", "64"],
+            ["cf-bucket-size", "4"],
+            ["cf-max-expansions", "1"],
+        ]
+        .concat();
         let mut primary = quiet(Server::builder())
             .config("appendonly yes")
             .config(&format!("aof-use-rdb-preamble {preamble}"))
@@ -188,7 +197,7 @@ fn every_copy_equals_the_primary_after_a_mixed_load() {
         replica.wait_for_sync(&primary);
         second.wait_for_sync(&primary);
         let want = everything(&primary);
-        assert!(want.iter().all(|database| database.len() > 5), "keys in every database");
+        assert!(want.iter().all(|database| database.len() > 15), "keys in every database");
         assert!(everything(&replica) == want, "preamble {preamble}: the replica");
         assert!(everything(&second) == want, "preamble {preamble}: the replica's replica");
         replica.debug_reload();
@@ -435,7 +444,8 @@ impl Load {
             }
             let (key, number) = (self.below(12), self.below(5000));
             let item = format!("item-{phase}-{number}");
-            let command = match self.below(16) {
+            let command = match self.below(28) {
+                16.. => self.write_other_family(&item, number),
                 0 => format!("BF.RESERVE k{key} 0.00{} {}", 1 + number % 9, 1 + number % 300),
                 1 => format!("BF.RESERVE k{key} 0.1 {} NONSCALING", 1 + number % 50),
                 2 => format!("BF.INSERT k{key} CAPACITY 5 EXPANSION 1 ITEMS {item} a b c"),
@@ -455,6 +465,27 @@ impl Load {
         }
     }
 
+    /// A command of another family than the Bloom filters'.
+    fn write_other_family(&mut self, item: &str, number: u64) -> String {
+        let (key, other) = (self.below(4), self.below(4));
+        match self.below(16) {
+            0 => format!("CF.RESERVE cf{key} {} BUCKETSIZE 3 EXPANSION 2", 10 + number % 200),
+            1 => format!("CF.INSERT cf{key} CAPACITY 20 ITEMS {item} a b"),
+            2 => format!("CF.ADD cf{key} {item}"),
+            3 => format!("CF.DEL cf{key} a"),
+            4 => format!("CF.COMPACT cf{key}"),
+            5 => format!("CMS.INITBYPROB cms{key} 0.02 0.01"),
+            6 => format!("CMS.INCRBY cms{key} {item} {} a 1", number % 7),
+            7 => format!("CMS.MERGE cms{key} 2 cms{key} cms{other} WEIGHTS 1 0"),
+            8 => format!("TOPK.RESERVE topk{key} {} 9 4 0.9", 1 + number % 20),
+            9..=10 => format!("TOPK.ADD topk{key} {item} a b c"),
+            11 => format!("TOPK.INCRBY topk{key} {item} {}", number % 90),
+            12 => format!("TDIGEST.CREATE td{key} COMPRESSION {}", 20 + number % 80),
+            13..=14 => format!("TDIGEST.ADD td{key} {number} {} 7", number % 13),
+            _ => format!("TDIGEST.MERGE sum{key} 1 td{other} COMPRESSION 30"),
+        }
+    }
+
     fn read(&mut self, count: u32) {
         for _ in 0..count {
             self.select();
@@ -465,6 +496,10 @@ impl Load {
                 format!("BF.INFO k{key}"),
                 format!("BF.SCANDUMP k{key} 0"),
                 format!("MEMORY USAGE k{key}"),
+                format!("CF.COUNT cf{} a", key % 4),
+                format!("CMS.QUERY cms{} a", key % 4),
+                format!("TOPK.LIST topk{}", key % 4),
+                format!("TDIGEST.QUANTILE td{} 0.1 0.9", key % 4),
             ] {
                 self.connection.line(&command);
             }

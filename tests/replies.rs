@@ -151,11 +151,6 @@ const ACCEPTED: &[Accepted] = &[
     },
 ];
 
-/// The fields of TDIGEST.INFO that tell when the digest was last compressed: RedisBloom
-/// compresses on reads, the module only on writes, so that a replica stays like its primary.
-const COMPRESSION_STATE: &[&str] =
-    &["Merged nodes", "Unmerged nodes", "Merged weight", "Unmerged weight", "Total compressions"];
-
 /// How many differences a failed test prints.
 const SHOWN: usize = 100;
 
@@ -370,7 +365,7 @@ fn normal(step: &Step, reply: Reply, kind: Kind) -> Reply {
         }
         ("CONFIG", reply) => without_prefix(reply),
         ("COMMAND", reply) => without_finer_key_flags(reply),
-        ("TDIGEST.INFO" | "EXEC", reply) => without_compression_state(reply),
+        ("TDIGEST.INFO" | "EXEC", reply) => golden::without_compression_state(reply),
         (_, reply) => reply,
     }
 }
@@ -380,19 +375,7 @@ fn without_prefix(reply: Reply) -> Reply {
     match reply {
         Reply::Error(text) => Reply::Error(bare(&text)),
         Reply::Bulk(bytes) => Reply::Bulk(bare(&String::from_utf8_lossy(&bytes)).into_bytes()),
-        other => map_elements(other, without_prefix),
-    }
-}
-
-/// The elements of a reply, through `change`.
-fn map_elements(reply: Reply, change: impl Fn(Reply) -> Reply) -> Reply {
-    match reply {
-        Reply::Array(elements) => Reply::Array(elements.into_iter().map(change).collect()),
-        Reply::Set(elements) => Reply::Set(elements.into_iter().map(change).collect()),
-        Reply::Map(pairs) => {
-            Reply::Map(pairs.into_iter().map(|(k, v)| (change(k), change(v))).collect())
-        }
-        other => other,
+        other => other.map_elements(without_prefix),
     }
 }
 
@@ -408,26 +391,5 @@ fn without_finer_key_flags(reply: Reply) -> Reply {
         Reply::Set(elements) => Reply::Set(elements.into_iter().filter(|e| !is_finer(e)).collect()),
         other => other,
     };
-    map_elements(reply, without_finer_key_flags)
-}
-
-/// The reply with the values of [`COMPRESSION_STATE`] blanked.
-fn without_compression_state(reply: Reply) -> Reply {
-    let is_state = |name: &Reply| name.text().is_some_and(|name| COMPRESSION_STATE.contains(&name));
-    let reply = match reply {
-        Reply::Array(mut elements) => {
-            for index in 1..elements.len() {
-                if is_state(&elements[index - 1]) {
-                    elements[index] = Reply::Null;
-                }
-            }
-            Reply::Array(elements)
-        }
-        Reply::Map(pairs) => {
-            let blank = |(k, v)| if is_state(&k) { (k, Reply::Null) } else { (k, v) };
-            Reply::Map(pairs.into_iter().map(blank).collect())
-        }
-        other => other,
-    };
-    map_elements(reply, without_compression_state)
+    reply.map_elements(without_finer_key_flags)
 }

@@ -186,6 +186,30 @@ fn every_copy_goes_the_way_of_the_primary() {
 }
 
 #[test]
+fn increments_of_0_that_reorder_the_list_reach_the_replica() {
+    if !own_server() {
+        return;
+    }
+    let (primary, replica) = (Server::start(), Server::start());
+    replica.replica_of(&primary);
+    let mut connection = primary.resp2();
+    let mut random = 5_u64;
+    let mut below = |limit: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (random >> 33) % limit
+    };
+    for key in 0..40 {
+        accepted(&mut connection, &format!("TOPK.RESERVE t{key} 5 3 3 0.5"));
+        for _ in 0..60 {
+            let (item, units) = (below(8), below(4) * below(2));
+            connection.line(&format!("TOPK.INCRBY t{key} {item} {units}"));
+        }
+    }
+    replica.wait_for_sync(&primary);
+    assert_eq!(dumps(&replica), dumps(&primary));
+}
+
+#[test]
 fn an_item_beyond_the_limit_is_refused_alone_on_primary_and_replica() {
     if !own_server() {
         return;

@@ -68,7 +68,7 @@ fn append_only_files_move_over_from_redisbloom() {
             server.rewrite_aof();
         }
         let want = ask(&server);
-        server.restart_with(ours);
+        server.restart_with(ours_by_default);
         assert_same(&ask(&server), &want, &format!("after the commands ran, {rewritten}"));
     }
 }
@@ -78,11 +78,17 @@ fn a_replica_of_redisbloom_takes_over() {
     let Some(peer) = peer() else { return };
     let primary = Server::builder().with_module(&peer, &[]).start();
     fill(&primary);
-    let replica = ours(Server::builder()).start();
+    let replica = ours_by_default(Server::builder()).start();
     replica.replica_of(&primary);
     // Not to `tdigest`: RedisBloom compresses a digest when it writes it, in a child
     // process, so a replica's answers drift from its primary's with later additions.
-    let more = ["BF.MADD bf:scaling x y z", "CF.ADD cf:growing x", "CMS.INCRBY cms x 5"];
+    let more = [
+        "BF.MADD bf:scaling x y z",
+        "BF.ADD bf:live one",
+        "BF.RESERVE bf:strict 0.0001 7",
+        "CF.ADD cf:growing x",
+        "CMS.INCRBY cms x 5",
+    ];
     for command in more.into_iter().chain(["TDIGEST.ADD tdigest:empty 5"]) {
         primary.resp2().line(command);
     }
@@ -90,6 +96,11 @@ fn a_replica_of_redisbloom_takes_over() {
     let took_over = replica.resp2().line("REPLICAOF NO ONE");
     assert_eq!(took_over, Reply::ok());
     assert_same(&ask(&replica), &ask(&primary), "on the replica");
+    // Filters that came with the stream have the bits that every follower repeats.
+    for key in ["bf:live", "bf:strict"] {
+        let chunk = format!("BF.SCANDUMP {key} 1");
+        assert_eq!(replica.resp2().line(&chunk), primary.resp2().line(&chunk), "{key}");
+    }
 }
 
 #[test]
@@ -124,9 +135,53 @@ fn redisbloom_restores_the_payload_of_every_key() {
     assert_same(&ask(&theirs), &ask(&ours), "after RESTORE");
 }
 
+#[test]
+fn redisbloom_refuses_blocked_filters_and_stays_up() {
+    let Some(peer) = peer() else { return };
+    let ours = ours_by_default(Server::builder()).start();
+    let mut theirs = Server::builder().with_module(&peer, &[]).start();
+    ours.resp2().line("BF.RESERVE filter 0.01 100");
+    ours.resp2().line("BF.MADD filter a b c");
+    let [(_, value)] = &ours.dump_all()[..] else { panic!("one key") };
+    let header = ours.resp2().line("BF.SCANDUMP filter 0");
+    let Some([_, Reply::Bulk(header)]) = header.array() else { panic!("{header}") };
+
+    let mut connection = theirs.resp2();
+    let payload = with_footer(value);
+    let restored = connection.call(&[b"RESTORE".as_slice(), b"restored", b"0", &payload]);
+    assert_eq!(restored.error(), Some("ERR Bad data format"));
+    let loaded = connection.call(&[b"BF.LOADCHUNK".as_slice(), b"loaded", b"1", header]);
+    assert_eq!(loaded.error(), Some("ERR received bad data"));
+    assert_eq!(connection.line("DBSIZE"), Reply::Int(0));
+    assert!(theirs.is_alive());
+}
+
+#[test]
+fn redisbloom_does_not_start_on_a_file_with_blocked_filters() {
+    let Some(peer) = peer() else { return };
+    let mut server = ours_by_default(Server::builder()).start();
+    server.resp2().line("BF.ADD filter a");
+    server.save();
+    server.stop();
+    server.change(|builder| builder.with_module(&peer, &[]));
+    let log = server.try_start_again().expect_err("RedisBloom cannot read the file");
+    // The server reads on behind a refused value, and stops at what it finds there.
+    assert!(log.contains("Internal error in RDB reading"), "{log}");
+    assert!(!log.contains("crashed by signal"), "{log}");
+    // The file is still good.
+    server.change(ours_by_default);
+    server.start_again();
+    assert_eq!(server.resp2().line("BF.EXISTS filter a"), Reply::Int(1));
+}
+
 /// The module under test, making filters in RedisBloom's layout.
 fn ours(builder: Builder) -> Builder {
     builder.module_args(&["bf-layout", "redisbloom"])
+}
+
+/// The module under test as it comes: new filters of clients are blocked.
+fn ours_by_default(builder: Builder) -> Builder {
+    builder.module_args(&[])
 }
 
 fn fill(server: &Server) {

@@ -79,7 +79,7 @@ fn settings() -> Vec<Setting> {
     }
     for rate in [0.05, 0.01, 1e-3, 1e-4, 1e-5] {
         // Some thousand false positives, where that takes no more than 20 million queries.
-        let queries = (2_000.0 / rate).min(20e6) as u64;
+        let queries = f64::min(2_000.0 / rate, 20e6) as u64;
         settings.push(Setting::nonscaling(rate, 10).sampled(2_000, queries / 2_000));
         settings.push(Setting::nonscaling(rate, 1_000).sampled(50, queries / 50));
         settings.push(Setting::scaling(rate, 10_000, 2, 10_000).sampled(10, queries / 10));

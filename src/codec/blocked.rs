@@ -1,7 +1,7 @@
 //! Stored forms of the blocked Bloom layout.
 //!
 //! Both begin with one header, in bincode's fixed-width little-endian encoding:
-//! [`Fixed`], then a [`Layer`] for each layer, oldest first.
+//! `Fixed`, then a `Layer` for each layer, oldest first.
 //!
 //! - RDB: RedisBloom's four leading unsigned fields with a number of layers of 0
 //!   (which RedisBloom refuses), the header as a string, then the bits of each

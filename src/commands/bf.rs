@@ -4,6 +4,7 @@ use std::ffi::CStr;
 
 use super::error::{self, Error, bf as text};
 use super::limits;
+use super::lookup::{ContainsBatch, reply_found};
 use super::parse::Options;
 use super::table::bf as table;
 use super::text::general;
@@ -13,7 +14,7 @@ use crate::codec::bloom as codec;
 use crate::codec::chunks::ChunkError;
 use crate::config::{self, Layout};
 use crate::host::spec::Spec;
-use crate::host::{Args, Call, Command, Keys, Level, Output, StringRef, log, random_u64};
+use crate::host::{self, Args, Call, Command, Keys, Level, Output, StringRef, log, random_u64};
 use crate::metrics;
 use crate::structures::BATCH;
 use crate::structures::bloom::{CreateError, Filter, Insertion, Params, Refusal};
@@ -207,24 +208,11 @@ impl Command for MExists {
     fn run(call: Call<'_>) -> Result<(), Error> {
         let Call { args, keys, mut out } = call;
         let filter = keys.read::<Filter>(args.string(1)).unwrap_or(None);
-        let items = args.from(2);
-        out.array(items.len());
-        let Some(filter) = filter else {
-            (0..items.len()).for_each(|_| out.bool(false));
-            return Ok(());
-        };
-        let mut hits = 0;
-        items.batches::<BATCH>(|batch| {
-            let mut found = [false; BATCH];
-            let found = &mut found[..batch.len()];
-            filter.contains_batch(batch, found);
-            for found in found {
-                hits += u64::from(*found);
-                out.bool(*found);
-            }
-            true
+        let contains = filter.as_ref().map(|filter| {
+            |batch: &[&[u8]], found: &mut [bool]| filter.contains_batch(batch, found)
         });
-        metrics::BLOOM.looked_up(items.len() as u64, hits);
+        let contains = contains.as_ref().map(|contains| contains as ContainsBatch<'_>);
+        reply_found(&mut out, args.from(2), &metrics::BLOOM, contains);
         Ok(())
     }
 }
@@ -461,7 +449,10 @@ fn in_range(value: i64, least: u64, most: u64) -> Option<u64> {
 fn create(params: Params, out: &Output<'_>) -> Result<Filter, Error> {
     let allows = |growth: Growth| limits::allows(out, growth);
     let quota = Quota::new(&allows);
-    let made = match config::layout() {
+    // This module's own stream and AOF create filters by their header. A command that
+    // does comes from a RedisBloom, whose bits every follower can and has to repeat.
+    let layout = if host::must_follow(out) { Layout::RedisBloom } else { config::layout() };
+    let made = match layout {
         Layout::Blocked => Filter::blocked(params, random_u64(), quota),
         Layout::RedisBloom => Filter::redisbloom(params, quota),
     };

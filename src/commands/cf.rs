@@ -4,6 +4,7 @@ use std::ffi::CStr;
 
 use super::error::{self, Error, cf as text};
 use super::limits;
+use super::lookup::{ContainsBatch, reply_found};
 use super::parse::Options;
 use super::table::cf as table;
 use super::warn;
@@ -298,24 +299,11 @@ impl Command for MExists {
     fn run(call: Call<'_>) -> Result<(), Error> {
         let Call { args, keys, mut out } = call;
         let filter = keys.read::<Filter>(args.string(1)).unwrap_or(None);
-        let items = args.from(2);
-        out.array(items.len());
-        let Some(filter) = filter else {
-            (0..items.len()).for_each(|_| out.bool(false));
-            return Ok(());
-        };
-        let mut hits = 0;
-        items.batches::<BATCH>(|batch| {
-            let mut found = [false; BATCH];
-            let found = &mut found[..batch.len()];
-            filter.contains_batch(batch, found);
-            for found in found {
-                hits += u64::from(*found);
-                out.bool(*found);
-            }
-            true
+        let contains = filter.as_ref().map(|filter| {
+            |batch: &[&[u8]], found: &mut [bool]| filter.contains_batch(batch, found)
         });
-        metrics::CUCKOO.looked_up(items.len() as u64, hits);
+        let contains = contains.as_ref().map(|contains| contains as ContainsBatch<'_>);
+        reply_found(&mut out, args.from(2), &metrics::CUCKOO, contains);
         Ok(())
     }
 }

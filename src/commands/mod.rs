@@ -6,6 +6,7 @@ mod cf;
 mod cms;
 mod error;
 mod limits;
+mod lookup;
 mod parse;
 mod table;
 mod tdigest;

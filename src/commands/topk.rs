@@ -118,8 +118,7 @@ impl Command for IncrBy {
         out.array(pairs.len() / 2);
         let mut changed = false;
         good.pairs::<BATCH, _, _>(increment, |batch| {
-            changed |= batch.iter().any(|&(item, units)| units > 0 || topk.is_behind(item));
-            add(&mut topk, batch, &mut out, &mut accepted);
+            changed |= add(&mut topk, batch, &mut out, &mut accepted);
         })?;
         if good.len() < pairs.len() {
             accepted.note(false);
@@ -138,17 +137,17 @@ fn increment(argument: StringRef<'_>) -> Result<u32, Error> {
     increment.filter(|&increment| increment <= MAX_INCREMENT).ok_or(text::BAD_INCREMENT)
 }
 
-/// Adds a batch and replies to each addition.
+/// Adds a batch and replies to each addition. Whether anything changed.
 fn add<'a>(
     topk: &mut TopK,
     batch: &[(&[u8], u32)],
     out: &mut Output<'a>,
     accepted: &mut Accepted<'_>,
-) {
+) -> bool {
     let mut additions: [Addition; BATCH] = [const { Ok(None) }; BATCH];
     let mut places = additions.iter_mut();
     let allows = |growth| limits::allows(out, growth);
-    topk.add(batch, Quota::new(&allows), |addition| {
+    let changed = topk.add(batch, Quota::new(&allows), |addition| {
         if let Some(place) = places.next() {
             *place = addition;
         }
@@ -165,6 +164,7 @@ fn add<'a>(
             Err(_) => out.error(&text::NO_MEMORY_FOR_ITEM.text()),
         }
     }
+    changed
 }
 
 /// What replicas are to see of a call: an addition that was refused here, for want

@@ -16,6 +16,10 @@ const OLDEST_RDB: u16 = 9;
 /// The newest RDB version that the golden files were recorded with.
 const NEWEST_RDB: u16 = 12;
 
+/// The fields of TDIGEST.INFO that tell when the digest was last compressed.
+const COMPRESSION_STATE: &[&str] =
+    &["Merged nodes", "Unmerged nodes", "Merged weight", "Unmerged weight", "Total compressions"];
+
 /// One command of a transcript with the replies that RedisBloom gave.
 pub(crate) struct Step {
     /// The section it belongs to; each starts on an empty keyspace.
@@ -115,6 +119,29 @@ pub(crate) fn with_footer(value: &[u8]) -> Vec<u8> {
     let checksum = crc64(&payload);
     payload.extend_from_slice(&checksum.to_le_bytes());
     payload
+}
+
+/// A reply to TDIGEST.INFO, or with one in it, without the values that depend on when the
+/// digest was last compressed: RedisBloom compresses on reads, the module only on writes,
+/// so that a replica stays like its primary.
+pub(crate) fn without_compression_state(reply: Reply) -> Reply {
+    let is_state = |name: &Reply| name.text().is_some_and(|name| COMPRESSION_STATE.contains(&name));
+    let reply = match reply {
+        Reply::Array(mut elements) => {
+            for index in 1..elements.len() {
+                if is_state(&elements[index - 1]) {
+                    elements[index] = Reply::Null;
+                }
+            }
+            Reply::Array(elements)
+        }
+        Reply::Map(pairs) => {
+            let blank = |(k, v)| if is_state(&k) { (k, Reply::Null) } else { (k, v) };
+            Reply::Map(pairs.into_iter().map(blank).collect())
+        }
+        other => other,
+    };
+    reply.map_elements(without_compression_state)
 }
 
 /// The CRC-64 of Jones as the servers use it: reflected polynomial

@@ -97,6 +97,18 @@ impl Reply {
         }
     }
 
+    /// The reply with each of its elements, and key or value of a map, changed.
+    pub(crate) fn map_elements(self, change: impl Fn(Self) -> Self) -> Self {
+        match self {
+            Self::Array(elements) => Self::Array(elements.into_iter().map(change).collect()),
+            Self::Set(elements) => Self::Set(elements.into_iter().map(change).collect()),
+            Self::Map(pairs) => {
+                Self::Map(pairs.into_iter().map(|(k, v)| (change(k), change(v))).collect())
+            }
+            other => other,
+        }
+    }
+
     /// Reads a reply as the golden files spell it (see `tests/golden/README.md`).
     ///
     /// # Panics

@@ -81,11 +81,15 @@ impl Heap {
         self.counts[self.items.get(number).place as usize]
     }
 
-    /// Gives an item the count, which may be lower than the one it had.
-    pub(super) fn set(&mut self, number: u32, count: u32) {
-        let place = self.items.get(number).place as usize;
+    /// Gives an item the count, which may be lower than the one it had. Whether that
+    /// changed anything: an equal count can still change places with its child.
+    pub(super) fn set(&mut self, number: u32, count: u32) -> bool {
+        let before = self.items.get(number).place;
+        let place = before as usize;
+        let changes = self.counts[place] != count;
         self.counts[place] = count;
         self.sift_down(place);
+        changes || self.items.get(number).place != before
     }
 
     /// Puts a new item in place of the root, and returns the item that was there.

@@ -113,8 +113,14 @@ fn share(rate: f64, index: usize) -> f64 {
     const HALVED: usize = 10;
     // The sum of 1 / i^2 over all i from 3 on, which is pi^2/6 - 1 - 1/4.
     const SQUARES: f64 = 0.394_934_066_848_226_4;
-    // Strict rates need the larger first part, lax ones have no room for it.
-    let (first, then) = if rate > 0.003 { (0.53, 0.88) } else { (0.6, 0.785) };
+    // Strict rates need a large first part, lax ones have no room for it: found by
+    // trying which keep both limits on memory, see the tests.
+    let (first, then) = match rate {
+        0.07.. => (0.51, 0.93),
+        0.04.. => (0.518, 0.91),
+        0.0011.. => (0.53, 0.88),
+        _ => (0.6, 0.785),
+    };
     if index == 0 {
         return first;
     }

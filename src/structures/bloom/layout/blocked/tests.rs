@@ -99,9 +99,15 @@ fn the_measured_rate_is_the_estimated_one() {
     }
 }
 
+/// With the limits between the shares of `sizing`.
+const RATES: [f64; 16] = [
+    0.25, 0.1, 0.07, 0.069, 0.05, 0.04, 0.039, 0.01, 0.003, 0.0011, 0.00109, 0.001, 1e-4, 1e-5,
+    1e-6, 1e-7,
+];
+
 #[test]
 fn a_layer_takes_no_more_memory_than_redisblooms() {
-    for rate in [0.25, 0.05, 0.01, 0.003, 0.001, 1e-4, 1e-5, 1e-6] {
+    for rate in RATES {
         for capacity in [1, 2, 5, 10, 60, 100, 999, 5000, 20_000, 123_456, 1_000_000, 50_000_000] {
             let shape = sizing::shape(rate, capacity, 0, true).unwrap();
             let ours = Chain::first_bytes(shape) as f64;
@@ -115,13 +121,15 @@ fn a_layer_takes_no_more_memory_than_redisblooms() {
 
 #[test]
 fn a_chain_takes_at_most_3_percent_more_than_redisblooms() {
-    for rate in [0.05, 0.01, 0.001, 1e-4, 1e-6] {
-        for capacity in [1u64, 10, 100, 1000, 100_000] {
-            for expansion in [1u64, 2, 4] {
+    for rate in RATES {
+        for capacity in [1u64, 10, 60, 100, 1000, 8000, 12_345, 20_000, 1_000_000] {
+            for expansion in [1u64, 2, 3, 4, 8] {
                 let mut ours = 0.0;
                 for index in 0..10u32 {
                     let capacity_here = capacity * expansion.pow(index);
-                    let shape = sizing::shape(rate, capacity_here, index as usize, true).unwrap();
+                    // No shape where it exceeds the address space.
+                    let shape = sizing::shape(rate, capacity_here, index as usize, true);
+                    let Some(shape) = shape else { break };
                     ours += match index {
                         0 => Chain::first_bytes(shape) as f64,
                         _ => Chain::further_bytes(shape) as f64,
@@ -171,8 +179,11 @@ fn counts_and_capacities_are_redisblooms() {
 #[test]
 fn equal_layers_are_reported_one_by_one_and_kept_in_few() {
     let mut chain = chain(0.001, 2, 1);
+    let mut numbers = 0u64..;
     for items in 1..3000u64 {
-        fill(&mut chain, items);
+        while chain.items() < items {
+            add(&mut chain, &numbers.next().unwrap().to_le_bytes()).unwrap();
+        }
         let layers = items.div_ceil(2);
         assert_eq!((chain.layers(), chain.capacity()), (layers, 2 * layers), "{items}");
     }
@@ -309,6 +320,27 @@ fn a_chain_survives_the_move_of_all_its_blocks() {
     let raw = chain.into_raw();
     // SAFETY: from `into_raw` one line above.
     assert_eq!(unsafe { Chain::from_raw(raw) }, before);
+}
+
+#[test]
+fn lines_are_cache_lines_in_grown_copied_and_restored_chains() {
+    let mut chain = chain(0.01, 20_000, 2);
+    fill(&mut chain, 100_000);
+    let mut copy = chain.try_clone().unwrap();
+    let mut records = chain.records();
+    let mut restored = Chain::restore(&chain.params(), 42, records.next().unwrap()).unwrap();
+    records.for_each(|record| restored.restore_next(record).unwrap());
+    for chain in [&mut chain, &mut copy, &mut restored] {
+        let mut seen = 0;
+        chain.parts(&mut |part| {
+            let (block, layout) = part.block();
+            if layout.align() == 64 {
+                assert_eq!(block.addr().get() % 64, 0);
+                seen += 1;
+            }
+        });
+        assert_eq!(seen, 3);
+    }
 }
 
 /// Sizes are part of what replicas must agree on: of the stored form's version 1.
