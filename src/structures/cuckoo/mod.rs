@@ -345,6 +345,12 @@ impl Filter {
     /// `contains_batch` for buckets of one size.
     fn find<S: BucketSize>(&self, items: &[&[u8]], found: &mut [bool], size: S) {
         let prefetch = |key| self.buckets(size).for_each(|buckets| buckets.prefetch(key));
+        if let ([item], [found]) = (items, &mut *found) {
+            let key = Key::of(item);
+            prefetch(key);
+            *found = self.buckets(size).any(|buckets| buckets.hold(key));
+            return;
+        }
         let ahead = self.ahead();
         let mut keys = Lookahead::default();
         items
@@ -370,25 +376,42 @@ impl Filter {
         outcomes: &mut [Outcome],
         size: S,
     ) {
+        if let ([item], [outcome]) = (items, &mut *outcomes) {
+            let key = Key::of(item);
+            self.prefetch(key, which, size);
+            *outcome = self.insert_key(key, which, limits, size);
+            return;
+        }
         let ahead = self.ahead();
         let mut keys = Lookahead::default();
         for (number, item) in items.iter().take(ahead).enumerate() {
             self.prefetch(keys.hash(number, item), which, size);
         }
         for (number, outcome) in outcomes.iter_mut().enumerate() {
-            let key = keys.get(number);
-            *outcome = match which {
-                Insertion::Absent if self.buckets(size).any(|buckets| buckets.hold(key)) => {
-                    Outcome::Present
-                }
-                _ if self.put(key, size) => Outcome::Inserted,
-                _ => self.make_room(key, limits, size),
-            };
-            self.items = self.items.saturating_add(u64::from(*outcome == Outcome::Inserted));
+            *outcome = self.insert_key(keys.get(number), which, limits, size);
             if let Some(item) = items.get(number + ahead) {
                 self.prefetch(keys.hash(number + ahead, item), which, size);
             }
         }
+    }
+
+    #[inline(always)]
+    fn insert_key<S: BucketSize>(
+        &mut self,
+        key: Key,
+        which: Insertion,
+        limits: Limits<'_>,
+        size: S,
+    ) -> Outcome {
+        let outcome = match which {
+            Insertion::Absent if self.buckets(size).any(|buckets| buckets.hold(key)) => {
+                Outcome::Present
+            }
+            _ if self.put(key, size) => Outcome::Inserted,
+            _ => self.make_room(key, limits, size),
+        };
+        self.items = self.items.saturating_add(u64::from(outcome == Outcome::Inserted));
+        outcome
     }
 
     /// Asks for the memory that an insertion of `key` is about to use: of the newest
