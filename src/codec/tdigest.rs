@@ -244,7 +244,7 @@ fn load_weights(
     let merged = header.merged();
     let marks = marks(header.buffered);
     let mut places_of_merged = 0..merged;
-    let mut total = 0_u64;
+    let mut total = 0_u128;
     for mean in means {
         let field = source.double()?;
         require((1.0..=MAX_WEIGHT as f64).contains(&field), "weight of a node")?;
@@ -258,13 +258,30 @@ fn load_weights(
         let free = place.and_then(|place| centroids.get_mut(place)).filter(|node| node.weight == 0);
         let node = free.ok_or(LoadError::Inconsistent("place in the buffer"))?;
         *node = Centroid { mean: *mean, weight };
-        total = total.checked_add(weight).ok_or(LoadError::Inconsistent("sum of weights"))?;
+        total += u128::from(weight);
     }
-    require(total <= MAX_WEIGHT, "sum of weights")?;
+    let total = limit_sum(&mut centroids, total)?;
     // RedisBloom rounds the sum each time it compresses, the weights once.
     let slack = if header.weight < EXACT_DOUBLES { 0.0 } else { header.weight * 1e-6 };
     require((header.weight - total as f64).abs() <= slack, "sum of weights")?;
     Ok(centroids)
+}
+
+/// Brings the sum of all weights down to what there may be, where it is more because
+/// the weights were rounded to doubles; returns it. Else a digest of nearly
+/// [`MAX_WEIGHT`] could be saved and not be loaded.
+fn limit_sum(centroids: &mut [Centroid], total: u128) -> Result<u64, LoadError> {
+    /// Of a weight of 62 bits.
+    const LARGEST_ROUNDING: u128 = 512;
+    let excess = total.saturating_sub(MAX_WEIGHT.into());
+    let rounding = LARGEST_ROUNDING * centroids.len() as u128;
+    require(excess <= rounding, "sum of weights")?;
+    if excess > 0 {
+        let heaviest = centroids.iter_mut().max_by_key(|centroid| centroid.weight);
+        let heaviest = heaviest.filter(|centroid| u128::from(centroid.weight) > excess);
+        heaviest.ok_or(LoadError::Inconsistent("sum of weights"))?.weight -= excess as u64;
+    }
+    Ok(total.min(MAX_WEIGHT.into()) as u64)
 }
 
 #[cfg(test)]

@@ -283,3 +283,35 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_digest_of_the_greatest_weight_loads_although_its_weights_are_rounded_up() {
+    // As doubles, 2^62 + 1024 and 2^62 - 512: more than there may be.
+    let weights = [(1 << 62) + 600, (1 << 62) - 601];
+    let centroids = [(1.0, weights[0]), (2.0, weights[1])];
+    let digest = TDigest::from_parts(Parts {
+        compression: 100.0,
+        centroids: Buffer::copy_of(&centroids.map(|(mean, weight)| Centroid { mean, weight }))
+            .unwrap(),
+        merged: 2,
+        used: 2,
+        compressions: 70,
+        min: 1.0,
+        max: 2.0,
+    });
+    assert_eq!(digest.observations(), MAX_WEIGHT);
+    for form in [Form::Exact, Form::Compressed] {
+        let digest = loaded(&saved(&digest, form)).unwrap();
+        assert_eq!(digest.observations(), MAX_WEIGHT);
+        assert!(loaded(&saved(&digest, form)).is_ok(), "and once more");
+    }
+}
+
+#[test]
+fn weights_that_are_too_great_together_are_refused() {
+    let mut fields = sound();
+    for weight in fields.0.iter_mut().skip(13).take(2) {
+        *weight = Field::Double(5e18);
+    }
+    assert_eq!(loaded(&fields), Err(LoadError::Inconsistent("sum of weights")));
+}
