@@ -82,7 +82,10 @@ fn a_changed_rdb_file_is_refused_with_a_message_or_loaded() {
         fs::write(&path, bytes).unwrap();
         if let Err(log) = server.try_start_again() {
             refused += 1;
-            let fell = SIGNS_OF_A_FALL.iter().find(|sign| log.contains(**sign));
+            // After the refusal the server looks for the fault in the file, without the
+            // module, and can fall over it: Redis 6.2 asks for any length that it reads.
+            let (loading, _) = log.split_once("Checking RDB file").unwrap_or((&log, ""));
+            let fell = SIGNS_OF_A_FALL.iter().find(|sign| loading.contains(**sign));
             // A server may call its own assertion a refusal; a signal is none.
             assert_eq!(fell, None, "seed {seed}, case {case}:\n{log}");
             fs::write(&path, &sound).unwrap();
@@ -108,10 +111,9 @@ fn an_append_only_file_of_hostile_commands_is_carried_out() {
     let path = newest_aof(server.folder());
     let known = known_families(&server);
     assert!(!known.is_empty());
-    // Valkey 9 refuses a file with a command of too few words. Elsewhere it is carried
-    // out: the module has to count by itself.
-    let counts = server.kind().valkey && server.kind().version >= (9, 0);
-    let arities = if counts { arities(&server, &known) } else { HashMap::new() };
+    // Valkey refuses a file with a command of too few words. Redis carries it out: the
+    // module has to count by itself.
+    let arities = if server.kind().valkey { arities(&server, &known) } else { HashMap::new() };
     server.kill9();
     let mut file = fs::read(&path).unwrap();
     let mut random = Random::new(seed, u64::MAX);
