@@ -29,9 +29,8 @@ const LEFT_OVER: u64 = 64 << 20;
 /// Cases between two looks at the memory.
 const BETWEEN_LOOKS: u64 = 16;
 
-/// The settings of the servers: no growth without end, and payloads to take apart.
-/// The address space is limited, so that a module that asks for all of it is told no.
-pub(crate) const MAX_MEMORY: &str = "512mb";
+/// The server's `maxmemory`: what is larger has to be refused.
+const MAX_MEMORY: &str = "512mb";
 
 /// What is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
