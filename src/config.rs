@@ -8,7 +8,7 @@ use std::ffi::{CStr, CString};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::host::{Args, Ctx, Level, LoadFailure, Rejection, Setting, StringRef, log};
+use crate::host::{Args, Ctx, Level, LoadFailure, Rejection, Setting, StringRef, huge, log};
 
 /// Largest capacity and initial size of a filter (RedisBloom's).
 pub const MAX_CAPACITY: u64 = 1 << 30;
@@ -101,7 +101,7 @@ pub fn cf_bucket_sizes() -> RangeInclusive<u64> {
 }
 
 /// The settings with their defaults.
-static SETTINGS: [(Setting, &CStr); 10] = [
+static SETTINGS: [(Setting, &CStr); 11] = [
     (
         Setting {
             name: c"bf-error-rate",
@@ -193,6 +193,13 @@ static SETTINGS: [(Setting, &CStr); 10] = [
             set: |text| store(&MAX_MEMORY_PER_KEY, text, 0..=i64::MAX as u64),
         },
         c"34359738368",
+    ),
+    (
+        Setting {
+            name: c"bf-huge-pages-limit",
+            set: |text| store(&huge::LARGEST_TABLE, text, 0..=i64::MAX as u64),
+        },
+        c"134217728",
     ),
 ];
 

@@ -4,10 +4,11 @@
 mod common;
 
 use std::fs;
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use common::{Reply, RespConnection, Server, own_server, skip, wait_until};
+use common::{Reply, RespConnection, Server, own_arguments, own_server, skip, wait_until};
 
 const NO_MEMORY: &str = "ERR Insufficient memory to create filter";
 const CANNOT_GROW: &str = "ERR problem inserting into filter";
@@ -510,6 +511,64 @@ fn active_defragmentation_moves_filters_and_leaves_them_as_they_were() {
     fill(&mut connection, "grown", 5000..8000);
     server.debug_reload();
     assert_eq!(connection.line("BF.EXISTS grown item-7999"), Reply::Int(1));
+}
+
+#[test]
+fn large_tables_ask_for_huge_pages_within_the_limit_and_give_them_back() {
+    if !own_arguments() {
+        return;
+    }
+    if !Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+        skip("the kernel has no transparent huge pages");
+        return;
+    }
+    let tables = [
+        "BF.RESERVE bloom 0.01 10000000",
+        "CF.RESERVE cuckoo 10000000",
+        "CMS.INITBYDIM sketch 1000000 5",
+        "COPY bloom copy",
+    ];
+    let mut server = Server::start();
+    let mut connection = server.resp2();
+    assert_eq!(megabytes_for_huge_pages(&server), 0);
+    assert_eq!(connection.line("BF.RESERVE small 0.01 1000000"), Reply::ok());
+    assert_eq!(megabytes_for_huge_pages(&server), 0);
+    for command in tables {
+        let before = megabytes_for_huge_pages(&server);
+        assert!(connection.line(command).error().is_none(), "{command}");
+        assert!(megabytes_for_huge_pages(&server) >= before + 8, "{command}");
+    }
+    fill(&mut connection, "bloom", 0..1000);
+    server.restart();
+    let mut connection = server.resp2();
+    assert!(megabytes_for_huge_pages(&server) >= 4 * 8);
+    fill(&mut connection, "copy", 0..1000);
+    for key in ["bloom", "cuckoo", "sketch", "copy"] {
+        assert_eq!(connection.line(&format!("DEL {key}")), Reply::Int(1));
+    }
+    // Some servers free in the background.
+    wait_until("no huge pages", || megabytes_for_huge_pages(&server) == 0);
+    for limit in ["0", "8000000"] {
+        let server = Server::builder().module_args(&["bf-huge-pages-limit", limit]).start();
+        assert_eq!(server.resp2().line(tables[0]), Reply::ok());
+        assert_eq!(megabytes_for_huge_pages(&server), 0, "limit {limit}");
+    }
+}
+
+/// Megabytes of the server's memory that are marked for huge pages.
+fn megabytes_for_huge_pages(server: &Server) -> u64 {
+    let path = format!("/proc/{}/smaps", server.pid());
+    let maps = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let (mut size, mut marked) = (0, 0);
+    for line in maps.lines() {
+        let mut words = line.split_whitespace();
+        match words.next() {
+            Some("Size:") => size = words.next().and_then(|kb| kb.parse().ok()).expect("a size"),
+            Some("VmFlags:") if words.any(|flag| flag == "hg") => marked += size,
+            _ => {}
+        }
+    }
+    marked / 1024
 }
 
 /// Processor time that the server's main thread has used.

@@ -18,6 +18,13 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("cf-max-expansions", "32"),
 ];
 
+/// The settings that RedisBloom does not have, with their defaults.
+const OWN_DEFAULTS: &[(&str, &str)] = &[
+    ("bf-layout", "blocked"),
+    ("bf-max-memory-per-key", "34359738368"),
+    ("bf-huge-pages-limit", "134217728"),
+];
+
 #[test]
 fn load_arguments_set_what_new_filters_get() {
     if !own_arguments() {
@@ -143,7 +150,7 @@ fn settings_show_their_defaults_and_take_new_values() {
     let Some(server) = server_with_settings() else { return };
     let kind = server.kind();
     let mut connection = server.resp2();
-    for (name, default) in DEFAULTS {
+    for (name, default) in DEFAULTS.iter().chain(OWN_DEFAULTS) {
         assert_eq!(get(&mut connection, &kind.setting(name)).as_deref(), Some(*default), "{name}");
         // Under the other spelling there is no setting.
         let other =
@@ -196,6 +203,7 @@ fn wrong_values_are_refused_with_redisblooms_texts_and_change_nothing() {
         ("cf-expansion-factor", "32769", range("cf-expansion-factor", "[0, 32768]")),
         ("cf-max-expansions", "65537", range("cf-max-expansions", "[1, 65536]")),
         ("bf-max-memory-per-key", "-1", range("bf-max-memory-per-key", "[0, 9223372036854775807]")),
+        ("bf-huge-pages-limit", "-1", range("bf-huge-pages-limit", "[0, 9223372036854775807]")),
     ] {
         let typed = kind.setting(name);
         let before = get(&mut connection, &typed);

@@ -7,6 +7,7 @@
 
 pub mod alloc;
 mod call;
+pub mod huge;
 mod info;
 mod key;
 mod load;

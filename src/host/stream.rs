@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_longlong, c_void};
 use redis_module::raw;
 
 use super::log::with_c_text;
-use super::{OK, api};
+use super::{OK, api, huge};
 use crate::codec::{LoadError, Sink, Source};
 
 /// Writes fields to an RDB stream.
@@ -134,6 +134,8 @@ impl Source for RdbSource {
             unsafe { api!(RedisModule_Free)(first.cast()) };
             return self.check(Box::default());
         }
+        // It may become a table as it is.
+        huge::ask_for(first.cast(), len);
         let bytes = std::ptr::slice_from_raw_parts_mut(first.cast::<u8>(), len);
         // SAFETY: a block of the server's allocator with `len` bytes, given up to
         // the module. The global allocator is the server's while a stream exists,
