@@ -109,7 +109,8 @@ fn operate(filter: &mut Filter, input: &mut Input<'_>) {
                     part.block();
                 });
                 let layers = filter.layer_infos();
-                assert_eq!(layers.len() as u64, filter.layers());
+                // Fewer where many equal layers share one, see `Chain::next_capacity`.
+                assert!(layers.len() as u64 <= filter.layers());
                 std::hint::black_box((filter.items(), filter.capacity(), filter.expansion()));
                 std::hint::black_box((filter.reported_bytes(), filter.heap_bytes()));
             }

@@ -219,12 +219,29 @@ impl Header {
     }
 }
 
+/// A mean that lies between the one before it and the maximum, `low` and `high`, but for
+/// rounding: RedisBloom's weighted means go beyond those of their neighbours now and
+/// then, and a snapshot with such a digest must load.
+fn settled(mean: f64, low: f64, high: f64) -> f64 {
+    const ROUNDING: f64 = 1e-12;
+    let near = |other: f64| (mean - other).abs() <= ROUNDING * mean.abs().max(other.abs());
+    if !mean.is_finite() {
+        mean
+    } else if mean < low && near(low) {
+        low
+    } else if mean > high && near(high) {
+        high
+    } else {
+        mean
+    }
+}
+
 fn load_means(source: &mut impl Source, header: &Header) -> Result<Vec<f64>, LoadError> {
     // Grows with what is there, not with what the header claims.
     let mut means = Vec::new();
     let mut last = header.min;
     for _ in 0..header.nodes {
-        let mean = source.double()?;
+        let mean = settled(source.double()?, last, header.max);
         require(last <= mean && mean <= header.max, "means are not in order")?;
         last = mean;
         means.try_reserve(1).map_err(|_| LoadError::OutOfMemory)?;

@@ -167,6 +167,23 @@ fn contradictions_are_refused() {
     }
 }
 
+/// The means of the sound digest are the fields 9 to 12: 2.5, 20, 60 and 95 of up to 100.
+#[test]
+fn means_out_of_order_by_rounding_are_put_in_order_and_others_refused() {
+    let mean_of = |at: usize, mean: f64| {
+        let mut fields = sound();
+        fields.0[at] = Field::Double(mean);
+        loaded(&fields).map(|digest| digest.merged().iter().map(|c| c.mean).collect::<Vec<_>>())
+    };
+    let mut twice = sound();
+    twice.0[10] = Field::Double(60.0_f64.next_up());
+    let means: Vec<_> = loaded(&twice).unwrap().merged().iter().map(|c| c.mean).collect();
+    assert_eq!(means, [2.5, 60.0_f64.next_up(), 60.0_f64.next_up(), 95.0]);
+    assert_eq!(mean_of(12, 100.0_f64.next_up()).unwrap()[3], 100.0);
+    assert!(mean_of(10, 60.001).is_err());
+    assert!(mean_of(12, 100.001).is_err());
+}
+
 #[test]
 fn a_place_in_the_buffer_is_taken_once() {
     let mut fields = saved(&digest(100, &[3.0, 1.0, 2.0]), Form::Exact);

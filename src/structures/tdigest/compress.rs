@@ -58,16 +58,18 @@ fn merge_neighbours(centroids: &mut [Centroid], compression: f64, total: f64) ->
     kept + 1
 }
 
-/// The mean of `into`, which counts `next` in its weight already, with `next`.
+/// The mean of `into`, which counts `next` in its weight already, with `next`, whose
+/// mean is not below it. Between the two: rounding would go beyond them now and then,
+/// and the centroid after `next` can have the same mean.
 fn weighted_mean(into: Centroid, next: Centroid) -> f64 {
     let step = ((next.mean - into.mean) * double(next.weight)) / double(into.weight);
-    let mean = into.mean + step;
-    if mean.is_finite() {
-        return mean;
+    let mut mean = into.mean + step;
+    if !mean.is_finite() {
+        // The difference of the means, or its multiple, is beyond the largest number.
+        let share = double(next.weight) / double(into.weight);
+        mean = into.mean * (1.0 - share) + next.mean * share;
     }
-    // The difference of the means, or its multiple, is beyond the largest number.
-    let share = double(next.weight) / double(into.weight);
-    into.mean * (1.0 - share) + next.mean * share
+    mean.max(into.mean).min(next.mean)
 }
 
 /// Merges centroids in pairs, the first and the last aside: about half are left.

@@ -99,13 +99,15 @@ impl<'a> View<'a> {
             // As many observations above it as below, for all that is known.
             return 0.5;
         }
-        if value < first {
-            return self.cdf_before_first(value);
-        }
-        if value > last {
-            return self.cdf_after_last(value);
-        }
-        self.cdf_within(value)
+        let share = if value < first {
+            self.cdf_before_first(value)
+        } else if value > last {
+            self.cdf_after_last(value)
+        } else {
+            self.cdf_within(value)
+        };
+        // With weights of different magnitudes rounding goes beyond 1.
+        share.clamp(0.0, 1.0)
     }
 
     /// How many observations are below `value`: -1 where it is smaller than all,

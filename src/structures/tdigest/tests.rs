@@ -424,3 +424,70 @@ proptest! {
         prop_assert!(view.quantile(0.5).is_finite());
     }
 }
+
+/// Centroids in order, with weights of all magnitudes and a sum below 2^63.
+fn extreme_centroids() -> impl Strategy<Value = Vec<Centroid>> {
+    let few = prop::sample::select(vec![-5.0, -3.0, -0.7, 0.1, 0.3, 5.0]);
+    let mean = prop_oneof![3 => few, 1 => -4.0..4.0, 1 => (-30..30_i8).prop_map(f64::from)];
+    let shift = prop_oneof![1 => 7..14_u32, 1 => 7..64_u32, 1 => Just(63)];
+    let weight = (any::<u64>(), shift).prop_map(|(bits, shift)| (bits >> shift).max(1));
+    let centroid = (mean, weight).prop_map(|(mean, weight)| Centroid { mean, weight });
+    prop::collection::vec(centroid, 1..60).prop_map(|mut centroids| {
+        centroids.sort_by(|a, b| a.mean.total_cmp(&b.mean));
+        centroids
+    })
+}
+
+/// A digest with these centroids: as one compressed, or as a buffer.
+fn digest_of(centroids: &[Centroid], compression: f64, compressed: bool) -> TDigest {
+    TDigest::from_parts(Parts {
+        compression,
+        merged: if compressed { centroids.len() } else { 0 },
+        used: centroids.len(),
+        centroids: Buffer::copy_of(centroids).unwrap(),
+        compressions: 1,
+        min: centroids[0].mean,
+        max: centroids[centroids.len() - 1].mean,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn means_stay_in_order_and_within_the_bounds_whatever_the_weights(
+        centroids in extreme_centroids(),
+        compression in 10..500_u16,
+    ) {
+        let digest = digest_of(&centroids, compression.into(), false);
+        let (merged, len) = digest.compressed().unwrap();
+        prop_assert!(merged[..len].is_sorted_by(|a, b| a.mean <= b.mean), "{:?}", &merged[..len]);
+        prop_assert!(digest.min().unwrap() <= merged[0].mean);
+        prop_assert!(merged[len - 1].mean <= digest.max().unwrap());
+    }
+
+    #[test]
+    fn shares_are_shares_whatever_the_weights(
+        centroids in extreme_centroids(),
+        values in prop::collection::vec(-31.0..31.0, 1..20),
+    ) {
+        let digest = digest_of(&centroids, 100.0, true);
+        let view = digest.view().unwrap();
+        let means = centroids.iter().map(|centroid| centroid.mean);
+        for value in values.into_iter().chain(means) {
+            let share = view.cdf(value);
+            prop_assert!((0.0..=1.0).contains(&share), "{share} is no share");
+        }
+    }
+}
+
+/// 0.1 - -3 is rounded up, and the weights leave all of it.
+#[test]
+fn the_mean_of_a_light_and_a_heavy_centroid_is_not_beyond_the_heavy_one() {
+    let centroids = [(-5.0, 1 << 60), (-3.0, 1), (0.1, 1 << 56), (0.1, 1 << 60), (5.0, 1 << 60)];
+    let centroids = centroids.map(|(mean, weight)| Centroid { mean, weight });
+    let digest = digest_of(&centroids, 300.0, false);
+    let (merged, len) = digest.compressed().unwrap();
+    assert_eq!(len, 4, "the light one is merged: {:?}", &merged[..len]);
+    assert_eq!(merged[1], Centroid { mean: 0.1, weight: (1 << 56) + 1 });
+}
