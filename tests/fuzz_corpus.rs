@@ -18,7 +18,7 @@ use ferrobloom::codec::{self, Sink};
 use ferrobloom::structures::quota::Quota;
 use ferrobloom::structures::{bloom, cuckoo};
 use serde_json::Value;
-use targets::input::Output;
+use targets::input::{Input, Output};
 use targets::{TARGETS, Target};
 
 #[test]
@@ -122,6 +122,10 @@ fn make_seeds() {
         }
         output.0.extend(OPERATIONS);
         write(target, &format!("golden-{index}"), &output.0);
+        if let Some(mut plain) = plain_form(target, &output.0[1..]) {
+            plain.0.extend(OPERATIONS);
+            write(target, &format!("plain-{index}"), &plain.0);
+        }
     }
     for (index, filter) in bloom_filters().iter().enumerate() {
         let mut output = Output(vec![codec::bloom::VERSION as u8]);
@@ -204,6 +208,23 @@ fn bloom_filters() -> Vec<bloom::Filter> {
         }
     }
     filters
+}
+
+/// The plain form of a stored value of one of the two types that have it.
+fn plain_form(target: &str, stored: &[u8]) -> Option<Output> {
+    let mut output = Output(vec![0]);
+    match target {
+        "rdb_topk" => {
+            let topk = codec::topk::load(&mut Input(stored), codec::topk::VERSION).ok()?;
+            codec::topk::save_plain(&topk, &mut output);
+        }
+        "rdb_tdigest" => {
+            let digest = codec::tdigest::load(&mut Input(stored), codec::tdigest::VERSION).ok()?;
+            codec::tdigest::save_plain(&digest, &mut output);
+        }
+        _ => return None,
+    }
+    Some(output)
 }
 
 fn cuckoo_headers() -> Vec<Vec<u8>> {

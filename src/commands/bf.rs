@@ -363,7 +363,7 @@ impl Command for ScanDump {
         out.array(2);
         if iterator == 0 {
             out.integer(1);
-            out.bulk(&codec::header(&filter));
+            out.bulk(codec::header_in(&filter, &mut [0; codec::MAX_HEADER]));
         } else {
             let (next, data) = codec::chunk(&filter, iterator).unwrap_or((0, &[]));
             out.integer(next);
