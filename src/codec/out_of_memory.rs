@@ -285,15 +285,15 @@ fn long_chain() -> Bloom {
 fn filters_and_count_min_sketches_are_saved_without_memory() {
     for filter in blooms().into_iter().chain([long_chain()]) {
         let load = |fields: &mut Fields| bloom::load(fields, bloom::VERSION);
-        every_save_loads(0, &filter, |filter, sink| bloom::save(filter, sink), load);
+        every_save_loads(0, &filter, bloom::save, load);
     }
     let filter = Cuckoo::new(cuckoo_params(), Quota::UNLIMITED).unwrap();
     let load = |fields: &mut Fields| cuckoo::load(fields, cuckoo::VERSION);
-    every_save_loads(0, &filter, |filter, sink| cuckoo::save(filter, sink), load);
+    every_save_loads(0, &filter, cuckoo::save, load);
     let size = Dimensions::new(2000, 5).unwrap();
     let sketch = Sketch::new(size, Quota::UNLIMITED).unwrap();
     let load = |fields: &mut Fields| cms::load(fields, cms::VERSION);
-    every_save_loads(0, &sketch, |sketch, sink| cms::save(sketch, sink), load);
+    every_save_loads(0, &sketch, cms::save, load);
 }
 
 /// The pieces of a dump, as `SCANDUMP` and the rewriting of an append-only file take
@@ -333,8 +333,8 @@ fn topk_sketches_are_saved_whatever_fails() {
     let long = [b'x'; 10_000];
     topk.add(&[(&long, 1), (b"", 2), (b"a\0b", 3)], Quota::UNLIMITED, |_| {});
     let load = |fields: &mut Fields| topk::load(fields, topk::VERSION);
-    every_save_loads(2, &topk, |topk, sink| topk::save(topk, sink), load);
-    every_save_loads(0, &topk, |topk, sink| topk::save_plain(topk, sink), load);
+    every_save_loads(2, &topk, topk::save, load);
+    every_save_loads(0, &topk, topk::save_plain, load);
 }
 
 #[test]
@@ -348,7 +348,7 @@ fn t_digests_are_saved_whatever_fails() {
     // Empty, with a buffer alone, with centroids and a buffer.
     for failures in [0, 1, 1] {
         every_save_loads(failures, &digest, exact, load);
-        every_save_loads(0, &digest, |digest, sink| tdigest::save_plain(digest, sink), load);
+        every_save_loads(0, &digest, tdigest::save_plain, load);
         digest.add_all(&values, Quota::UNLIMITED).unwrap();
     }
     // The compressed form loads as another digest, of the same answers.

@@ -143,7 +143,7 @@ unsafe extern "C" fn rdb_save<T: Stored>(io: *mut raw::RedisModuleIO, value: *mu
     let saved = unsafe {
         with(value, |value: &T| {
             let purpose = if host::saves_faithfully() { Purpose::Snapshot } else { Purpose::Dump };
-            value.save(purpose, &mut RdbSink::from_raw(io))
+            value.save(purpose, &mut RdbSink::from_raw(io));
         })
     };
     if saved.is_none() {
