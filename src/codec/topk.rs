@@ -201,7 +201,10 @@ fn load_plain(source: &mut impl Source) -> Result<TopK, LoadError> {
             Some(fingerprint) => {
                 let fingerprint = u32::try_from(fingerprint)
                     .map_err(|_| LoadError::Inconsistent("fingerprint"))?;
-                Some((fingerprint, source.string()?))
+                let item = source.string()?;
+                // RedisBloom's form has no place for such an entry.
+                require(!item.is_empty() || fingerprint == empty_item(), "fingerprint")?;
+                Some((fingerprint, item))
             }
         };
         entries.try_reserve(1).map_err(|_| LoadError::OutOfMemory)?;
@@ -245,12 +248,17 @@ fn word(entry: &[u8; ENTRY], at: usize) -> u32 {
     entry[at..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
 }
 
+/// The fingerprint of the empty item.
+fn empty_item() -> u32 {
+    murmur2(b"", FINGERPRINT_SEED)
+}
+
 /// The item of a stored string; `None` for none, which looks like the empty item,
 /// but for its fingerprint.
 fn item(stored: Box<[u8]>, fingerprint: u32) -> Result<Option<Box<[u8]>>, LoadError> {
     let mut bytes = stored.into_vec();
     require(bytes.pop() == Some(0), "item without its end")?;
-    let none = bytes.is_empty() && fingerprint != murmur2(b"", FINGERPRINT_SEED);
+    let none = bytes.is_empty() && fingerprint != empty_item();
     Ok((!none).then(|| bytes.into_boxed_slice()))
 }
 
@@ -352,6 +360,7 @@ mod tests {
             (12, beyond.clone()),
             (13, beyond),
             (16, Field::Unsigned((1 << 32) + 1)),
+            (17, Field::String(vec![])),
         ] {
             let mut fields = plain();
             fields[at] = bad.clone();
