@@ -94,7 +94,7 @@ bench: build peer ## race the module against RedisBloom in the same server (ROUN
 bench-core: ## time the data structures without a server
 	cargo bench $(CARGO_FLAGS) --bench core
 
-fuzz: ## fuzz every reader of foreign bytes and every core, SECONDS=60 each
+fuzz: ## fuzz every reader, parser and core, SECONDS=60 each
 	@.ci/deps build
 	fuzz/run $(or $(SECONDS),60)
 

@@ -9,6 +9,7 @@ mod common;
 #[path = "../fuzz/src/lib.rs"]
 mod targets;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
@@ -18,7 +19,7 @@ use ferrobloom::codec::{self, Sink};
 use ferrobloom::structures::quota::Quota;
 use ferrobloom::structures::{bloom, cuckoo};
 use serde_json::Value;
-use targets::input::Output;
+use targets::input::{Input, Output};
 use targets::{TARGETS, Target};
 
 #[test]
@@ -81,6 +82,11 @@ fn t_digests_keep_their_invariants() {
     replay("ops_tdigest");
 }
 
+#[test]
+fn what_parsers_take_is_in_range() {
+    replay("commands");
+}
+
 fn folder(target: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target)
 }
@@ -122,6 +128,10 @@ fn make_seeds() {
         }
         output.0.extend(OPERATIONS);
         write(target, &format!("golden-{index}"), &output.0);
+        if let Some(mut plain) = plain_form(target, &output.0[1..]) {
+            plain.0.extend(OPERATIONS);
+            write(target, &format!("plain-{index}"), &plain.0);
+        }
     }
     for (index, filter) in bloom_filters().iter().enumerate() {
         let mut output = Output(vec![codec::bloom::VERSION as u8]);
@@ -140,6 +150,9 @@ fn make_seeds() {
         input.extend([2, 1, 9, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         input.extend(OPERATIONS);
         write("loadchunk_cf", &format!("header-{index}"), &input);
+    }
+    for (index, call) in calls().iter().enumerate() {
+        write("commands", &format!("call-{index:03}"), &call.join(&b'\n'));
     }
     for (target, start) in starts() {
         for (index, mut input) in start.into_iter().enumerate() {
@@ -206,6 +219,23 @@ fn bloom_filters() -> Vec<bloom::Filter> {
     filters
 }
 
+/// The plain form of a stored value of one of the two types that have it.
+fn plain_form(target: &str, stored: &[u8]) -> Option<Output> {
+    let mut output = Output(vec![0]);
+    match target {
+        "rdb_topk" => {
+            let topk = codec::topk::load(&mut Input(stored), codec::topk::VERSION).ok()?;
+            codec::topk::save_plain(&topk, &mut output);
+        }
+        "rdb_tdigest" => {
+            let digest = codec::tdigest::load(&mut Input(stored), codec::tdigest::VERSION).ok()?;
+            codec::tdigest::save_plain(&digest, &mut output);
+        }
+        _ => return None,
+    }
+    Some(output)
+}
+
 fn cuckoo_headers() -> Vec<Vec<u8>> {
     let header = |capacity, bucket_size, expansion| {
         let params = cuckoo::Params { capacity, bucket_size, max_iterations: 20, expansion };
@@ -213,6 +243,37 @@ fn cuckoo_headers() -> Vec<Vec<u8>> {
         codec::cuckoo::header(&filter).to_vec()
     };
     vec![header(8, 2, 1), header(64, 4, 2)]
+}
+
+/// Calls of the golden transcripts that fit a line per argument: the shortest of each
+/// error, and of each command and number of options.
+fn calls() -> Vec<Vec<Vec<u8>>> {
+    let mut found = BTreeMap::<String, Vec<Vec<u8>>>::new();
+    for file in ["bf_cf_transcript.jsonl", "cms_topk_tdigest_transcript.jsonl"] {
+        for line in fs::read_to_string(golden::path(file)).unwrap().lines() {
+            let line: Value = serde_json::from_str(line).unwrap();
+            let words = golden::golden_command(&line["cmd"]);
+            let name = words[0].to_ascii_uppercase();
+            if !name.contains(&b'.') || words.iter().any(|word| word.contains(&b'\n')) {
+                continue;
+            }
+            let is_option = |word: &&Vec<u8>| word.len() > 4 && word[0].is_ascii_uppercase();
+            let options = words[1..].iter().filter(is_option).count();
+            let kind = match line["resp2"]["error"].as_str() {
+                None => format!("{} {options}", name.escape_ascii()),
+                Some(error) => error.to_owned(),
+            };
+            let length = |call: &Vec<Vec<u8>>| call.iter().map(Vec::len).sum::<usize>();
+            if length(&words) > 200 {
+                continue;
+            }
+            let shortest = found.entry(kind).or_insert_with(|| words.clone());
+            if length(&words) < length(shortest) {
+                *shortest = words;
+            }
+        }
+    }
+    found.into_values().collect()
 }
 
 /// The values of the golden payloads: those short enough for a fuzzer, a few of each

@@ -181,7 +181,7 @@ impl Keys {
             "TopK-TYPE" => {
                 let topk = codec::topk::load(&mut fields, version)?;
                 let mut saved = Fields::default();
-                codec::topk::save(&topk, &mut saved).unwrap();
+                codec::topk::save(&topk, &mut saved);
                 assert_eq!(codec::topk::load(&mut saved, version).as_ref(), Ok(&topk));
                 self.topks.insert(key.to_vec(), topk);
             }

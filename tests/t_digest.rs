@@ -348,6 +348,25 @@ fn an_append_only_file_keeps_the_keys_of_every_database() {
     }
 }
 
+/// Some operators rename DUMP away, and a rewritten file is made of its payloads.
+#[test]
+fn a_key_that_cannot_be_rewritten_fails_the_rewrite_and_stays_in_the_old_file() {
+    if !own_server() {
+        return;
+    }
+    let builder = Server::builder().config("appendonly yes").config("aof-use-rdb-preamble no");
+    let mut server = builder.config("rename-command DUMP \"\"").start();
+    let mut connection = server.resp2();
+    connection.line("TDIGEST.CREATE t");
+    connection.line("TDIGEST.ADD t 1 2 3");
+    connection.line("BGREWRITEAOF");
+    common::wait_until("the rewrite fails", || {
+        server.info("persistence", "aof_last_bgrewrite_status").as_deref() == Some("err")
+    });
+    server.restart();
+    assert_eq!(server.resp2().line("TDIGEST.MAX t"), Reply::Bulk(b"3".into()));
+}
+
 #[test]
 fn payloads_of_dump_have_the_buffer_merged() {
     let server = Server::start();

@@ -4,7 +4,9 @@
 mod common;
 
 use common::golden::with_footer;
+use common::payload::{Part, Payload};
 use common::{Builder, Reply, Server, peer};
+use ferrobloom::codec::{self, Field, Fields};
 
 /// Makes a key or two of each family; replies are not random.
 const FILL: &[&str] = &[
@@ -154,6 +156,58 @@ fn redisbloom_refuses_blocked_filters_and_stays_up() {
     assert_eq!(loaded.error(), Some("ERR received bad data"));
     assert_eq!(connection.line("DBSIZE"), Reply::Int(0));
     assert!(theirs.is_alive());
+}
+
+/// The forms that are written where there is no memory for RedisBloom's.
+#[test]
+fn redisbloom_refuses_plain_forms_and_stays_up() {
+    let Some(peer) = peer() else { return };
+    let ours = ours(Server::builder()).start();
+    let mut theirs = Server::builder().with_module(&peer, &[]).start();
+    fill(&ours);
+    let mut connection = theirs.resp2();
+    for (key, value) in ours.dump_all() {
+        let Some(plain) = Payload::parse(&value).as_ref().and_then(plain_form) else { continue };
+        let payload = with_footer(&plain.bytes());
+        let name = key.escape_ascii();
+        let restored = connection.call(&[b"RESTORE".as_slice(), b"restored", b"0", &payload]);
+        assert_eq!(restored.error(), Some("ERR Bad data format"), "{name}");
+        // They are good data here.
+        let call = [b"RESTORE".as_slice(), &key, b"0", &payload, b"REPLACE"];
+        assert_eq!(ours.resp2().call(&call), Reply::ok(), "{name}");
+        let again = ours.dump_all().into_iter().find(|(other, _)| *other == key);
+        assert_eq!(again, Some((key, value)));
+    }
+    assert_eq!(connection.line("DBSIZE"), Reply::Int(0));
+    assert!(theirs.is_alive());
+}
+
+/// The plain form of a Top-K or a t-digest.
+fn plain_form(payload: &Payload) -> Option<Payload> {
+    let fields = payload.parts.iter().cloned().map(|part| match part {
+        Part::Unsigned(number) => Field::Unsigned(number),
+        Part::Double(number) => Field::Double(number),
+        Part::String(string) => Field::String(string),
+    });
+    let mut stored = Fields(fields.collect());
+    let mut plain = Fields::default();
+    match payload.type_name().as_str() {
+        "TopK-TYPE" => codec::topk::save_plain(
+            &codec::topk::load(&mut stored, codec::topk::VERSION).ok()?,
+            &mut plain,
+        ),
+        "TDIS-TYPE" => codec::tdigest::save_plain(
+            &codec::tdigest::load(&mut stored, codec::tdigest::VERSION).ok()?,
+            &mut plain,
+        ),
+        _ => return None,
+    }
+    let parts = plain.0.into_iter().map(|field| match field {
+        Field::Unsigned(number) => Part::Unsigned(number),
+        Field::Double(number) => Part::Double(number),
+        Field::String(string) => Part::String(string),
+    });
+    Some(Payload { type_id: payload.type_id, parts: parts.collect() })
 }
 
 #[test]

@@ -3,13 +3,14 @@
 //! corpus without a fuzzer.
 //!
 //! An input is a stream of numbers and strings (see [`input`]): first what makes a
-//! structure, then operations on it.
+//! structure, then operations on it. That of [`commands()`] is lines of text.
 #![forbid(unsafe_code)]
 
 pub mod input;
 
 mod bloom;
 mod cms;
+mod commands;
 mod cuckoo;
 mod tdigest;
 mod topk;
@@ -18,6 +19,7 @@ use ferrobloom::structures::quota::{Growth, Quota};
 
 pub use bloom::{loadchunk_bf, ops_bloom, rdb_bloom};
 pub use cms::{ops_cms, rdb_cms};
+pub use commands::commands;
 pub use cuckoo::{loadchunk_cf, ops_cuckoo, rdb_cuckoo};
 pub use tdigest::{ops_tdigest, rdb_tdigest};
 pub use topk::{ops_topk, rdb_topk};
@@ -26,7 +28,7 @@ pub use topk::{ops_topk, rdb_topk};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 13] = [
     ("rdb_bloom", rdb_bloom),
     ("rdb_cuckoo", rdb_cuckoo),
     ("rdb_cms", rdb_cms),
@@ -39,6 +41,7 @@ pub const TARGETS: [Target; 12] = [
     ("ops_cms", ops_cms),
     ("ops_topk", ops_topk),
     ("ops_tdigest", ops_tdigest),
+    ("commands", commands),
 ];
 
 /// Most bytes that a structure may have after growth.

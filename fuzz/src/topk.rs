@@ -80,8 +80,11 @@ fn operate(topk: &mut TopK, input: &mut Input<'_>) -> HashMap<Vec<u8>, u64> {
 
 /// What is saved loads as an equal sketch.
 fn reload(topk: &TopK) {
-    let mut fields = Fields::default();
-    codec::save(topk, &mut fields).unwrap();
-    let loaded = codec::load(&mut fields, codec::VERSION);
-    assert_eq!(loaded.as_ref(), Ok(topk));
+    let forms: [fn(&TopK, &mut Fields); 2] = [codec::save, codec::save_plain];
+    for save in forms {
+        let mut fields = Fields::default();
+        save(topk, &mut fields);
+        let loaded = codec::load(&mut fields, codec::VERSION);
+        assert_eq!(loaded.as_ref(), Ok(topk));
+    }
 }

@@ -81,7 +81,7 @@ pub fn save(chain: &Chain, sink: &mut impl Sink) {
     sink.unsigned(0);
     sink.unsigned(lead.options);
     sink.unsigned(lead.growth);
-    sink.string(&header(chain));
+    sink.string(header_in(chain, &mut [0; MAX_HEADER]));
     for bytes in chain.layer_bytes() {
         for chunk in bytes.chunks(MAX_CHUNK) {
             sink.string(chunk);
@@ -134,8 +134,27 @@ pub fn load(lead: Lead, source: &mut impl Source) -> Result<Chain, LoadError> {
     Ok(chain)
 }
 
-/// The header of a dump: all but the bits.
-pub fn header(chain: &Chain) -> Vec<u8> {
+/// Bytes of a packed [`Fixed`].
+const FIXED_HEADER: usize = 48;
+/// Bytes of a packed [`Layer`].
+const LAYER_HEADER: usize = 26;
+
+/// Most bytes of a header.
+pub const MAX_HEADER: usize = FIXED_HEADER + LAYER_HEADER * MOST_LAYERS as usize;
+
+/// Bytes of the header of `chain`.
+pub fn header_len(chain: &Chain) -> usize {
+    FIXED_HEADER + LAYER_HEADER * chain.records().count()
+}
+
+/// The header of a dump, all but the bits, put into `room`, for which [`MAX_HEADER`]
+/// bytes are always enough.
+///
+/// # Panics
+///
+/// Where there is not room enough.
+pub fn header_in<'a>(chain: &Chain, room: &'a mut [u8]) -> &'a [u8] {
+    let whole = room.len();
     let params = chain.params();
     let fixed = Fixed {
         magic: MAGIC,
@@ -147,12 +166,12 @@ pub fn header(chain: &Chain) -> Vec<u8> {
         capacity: params.capacity,
         error_rate: params.error_rate,
     };
-    let mut bytes = Vec::new();
-    chunks::pack(&fixed, &mut bytes);
+    let mut rest = chunks::pack(&fixed, room);
     for record in chain.records() {
-        chunks::pack(&Layer::of(record), &mut bytes);
+        rest = chunks::pack(&Layer::of(record), rest);
     }
-    bytes
+    let length = whole - rest.len();
+    &room[..length]
 }
 
 /// Whether a first dump chunk is one of this layout.
@@ -275,6 +294,13 @@ mod tests {
 
     fn params(error_rate: f64, capacity: u64, scaling: bool) -> Params {
         Params { capacity, error_rate, expansion: 2, scaling }
+    }
+
+    fn header(chain: &Chain) -> Vec<u8> {
+        let mut room = [0; MAX_HEADER];
+        let header = header_in(chain, &mut room);
+        assert_eq!(header.len(), header_len(chain));
+        header.to_vec()
     }
 
     fn filled(params: &Params, items: u64) -> Chain {
@@ -432,9 +458,8 @@ mod tests {
         fixed.capacity = u32::MAX.into();
         let units = u64::from(u32::MAX) / 2;
         let layer = Layer { capacity: fixed.capacity, size: 0, units, regions: 1, probes: 7 };
-        let mut header = Vec::new();
-        chunks::pack(&fixed, &mut header);
-        chunks::pack(&layer, &mut header);
+        let mut header = vec![0; FIXED_HEADER + LAYER_HEADER];
+        chunks::pack(&layer, chunks::pack(&fixed, &mut header));
         let lead = Lead { items: 0, options: 5, growth: 2 };
         for bits in [vec![], vec![0; 100], vec![0; MAX_CHUNK - 1]] {
             let strings = [header.clone(), bits].map(Field::String);

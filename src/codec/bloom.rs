@@ -56,11 +56,27 @@ pub fn load(source: &mut impl Source, version: i32) -> Result<Filter, LoadError>
     Ok(Filter::RedisBloom(Box::new(chain)))
 }
 
-/// The header chunk of a dump.
+/// The header chunk of a dump, in memory of its own.
 pub fn header(filter: &Filter) -> Vec<u8> {
+    let length = match filter {
+        Filter::RedisBloom(chain) => CHAIN_HEADER + LINK_HEADER * chain.links().len(),
+        Filter::Blocked(chain) => blocked::header_len(chain),
+    };
+    let mut room = vec![0; length];
+    header_in(filter, &mut room);
+    room
+}
+
+/// The header chunk of a dump, put into `room`, for which [`MAX_HEADER`] bytes are
+/// always enough.
+///
+/// # Panics
+///
+/// Where there is not room enough.
+pub fn header_in<'a>(filter: &Filter, room: &'a mut [u8]) -> &'a [u8] {
     match filter {
-        Filter::RedisBloom(chain) => chain_header(chain),
-        Filter::Blocked(chain) => blocked::header(chain),
+        Filter::RedisBloom(chain) => chain_header(chain, room),
+        Filter::Blocked(chain) => blocked::header_in(chain, room),
     }
 }
 
@@ -210,15 +226,20 @@ const CHAIN_HEADER: usize = 20;
 /// Bytes of a packed [`LinkHeader`].
 const LINK_HEADER: usize = 53;
 
-fn chain_header(chain: &Chain) -> Vec<u8> {
-    let mut out = Vec::with_capacity(CHAIN_HEADER + LINK_HEADER * chain.links().len());
+/// Most bytes of a header in either layout.
+pub const MAX_HEADER: usize = CHAIN_HEADER + LINK_HEADER * MAX_LINKS;
+
+const _: () = assert!(blocked::MAX_HEADER <= MAX_HEADER);
+
+fn chain_header<'a>(chain: &Chain, room: &'a mut [u8]) -> &'a [u8] {
+    let whole = room.len();
     let header = ChainHeader {
         items: chain.items(),
         links: chain.links().len() as u32,
         options: chain.options(),
         growth: chain.growth(),
     };
-    chunks::pack(&header, &mut out);
+    let mut rest = chunks::pack(&header, room);
     for link in chain.links() {
         let params = link.params();
         let header = LinkHeader {
@@ -231,9 +252,10 @@ fn chain_header(chain: &Chain) -> Vec<u8> {
             entries: params.entries,
             n2: params.bit_count.n2,
         };
-        chunks::pack(&header, &mut out);
+        rest = chunks::pack(&header, rest);
     }
-    out
+    let length = whole - rest.len();
+    &room[..length]
 }
 
 fn chain_from_header(mut bytes: &[u8], quota: Quota<'_>) -> Result<Chain, LoadError> {

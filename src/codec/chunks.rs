@@ -74,10 +74,14 @@ fn packing() -> impl bincode::config::Config {
     bincode::config::standard().with_little_endian().with_fixed_int_encoding()
 }
 
-/// Appends `header` to `out`. The headers have a few dozen bytes.
-pub fn pack(header: &impl Serialize, out: &mut Vec<u8>) {
-    let packed = bincode::serde::encode_to_vec(header, packing());
-    out.extend(packed.expect("fixed-size headers always encode"));
+/// Puts `header` at the front of `room` and returns what is left of that.
+///
+/// # Panics
+///
+/// Where there is not room enough.
+pub fn pack<'a>(header: &impl Serialize, room: &'a mut [u8]) -> &'a mut [u8] {
+    let length = bincode::serde::encode_into_slice(header, room, packing());
+    &mut room[length.expect("room for a header of fixed size")..]
 }
 
 /// Takes a header off the front of `bytes`; `None` where they are too short.

@@ -7,10 +7,9 @@
 
 #![forbid(unsafe_code)]
 
-use bincode::config::{Configuration, Fixint, LittleEndian};
 use serde::{Deserialize, Serialize};
 
-use super::chunks::MAX_CHUNK;
+use super::chunks::{self, MAX_CHUNK};
 use super::{LoadError, Sink, Source, require};
 use crate::structures::buffer::Buffer;
 use crate::structures::cuckoo::{CreateError, Filter, MAX_SUB_FILTERS, Shape};
@@ -137,9 +136,6 @@ struct Header {
     expansion: u16,
 }
 
-/// Numbers of fixed width without anything between them: what the header needs.
-const PACKED: Configuration<LittleEndian, Fixint> = bincode::config::legacy();
-
 /// The header of a filter's dump.
 pub fn header(filter: &Filter) -> [u8; HEADER_LEN] {
     let shape = filter.shape();
@@ -153,8 +149,7 @@ pub fn header(filter: &Filter) -> [u8; HEADER_LEN] {
         expansion: shape.expansion(),
     };
     let mut bytes = [0; HEADER_LEN];
-    bincode::serde::encode_into_slice(header, &mut bytes, PACKED)
-        .expect("seven numbers of fixed width take 38 bytes");
+    chunks::pack(&header, &mut bytes);
     bytes
 }
 
@@ -165,12 +160,11 @@ pub fn header(filter: &Filter) -> [u8; HEADER_LEN] {
 ///
 /// [`LoadError::ShortRead`] if `bytes` are not [`HEADER_LEN`] many, and as for
 /// [`load`]. The quota is asked for all sub-filters at once.
-pub fn from_header(bytes: &[u8], quota: Quota<'_>) -> Result<Filter, LoadError> {
+pub fn from_header(mut bytes: &[u8], quota: Quota<'_>) -> Result<Filter, LoadError> {
     if bytes.len() != HEADER_LEN {
         return Err(LoadError::ShortRead);
     }
-    let (header, _): (Header, usize) =
-        bincode::serde::decode_from_slice(bytes, PACKED).map_err(|_| LoadError::ShortRead)?;
+    let header: Header = chunks::unpack(&mut bytes).ok_or(LoadError::ShortRead)?;
     let shape = Shape::new(
         header.buckets,
         header.bucket_size.into(),

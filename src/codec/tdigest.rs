@@ -6,6 +6,24 @@
 //! when it saves, and a replica that was fed from the file goes other ways than its
 //! primary. [`Form::Exact`] keeps the buffer in a way that RedisBloom reads as a
 //! sound digest.
+//!
+//! To merge or to sort takes memory. Where there is none, the plain form is written,
+//! which takes none at all. It is an empty digest of compression 1 and unmerged weight
+//! 0.5, and behind it:
+//!
+//! ```text
+//! double    compression
+//! double    minimum
+//! double    maximum
+//! unsigned  merged nodes
+//! unsigned  buffered nodes
+//! unsigned  compressions
+//! per node  double    mean
+//!           unsigned  weight
+//! ```
+//!
+//! RedisBloom reads the empty digest, and the server refuses a value with more fields
+//! than were read.
 
 #![forbid(unsafe_code)]
 
@@ -22,11 +40,16 @@ pub const VERSION: i32 = 0;
 /// this: below 1, so 0 for RedisBloom, which truncates it.
 const BUFFER_UNIT: f64 = (1_u64 << 32) as f64;
 
+/// The unmerged weight that tells the plain form: of 2^31 nodes in a digest of none.
+const PLAIN: f64 = 0.5;
+/// The capacity of compression 1.
+const PLAIN_CAPACITY: u64 = 16;
+
 /// From here on not every integer is a double.
 const EXACT_DOUBLES: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
 
-/// How to save a digest whose buffer is not empty. Both forms load into a digest
-/// that gives the same answers.
+/// How to save a digest whose buffer is not empty, where there is memory for it. Both
+/// forms load into a digest that gives the same answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// As RedisBloom saves: the buffer merged into the centroids.
@@ -41,24 +64,64 @@ pub enum Form {
     Exact,
 }
 
-/// Writes `digest`.
-///
-/// # Errors
-///
-/// [`OutOfMemory`], before the first field.
-pub fn save(digest: &TDigest, form: Form, sink: &mut impl Sink) -> Result<(), OutOfMemory> {
-    let buffered = digest.unmerged().len();
-    if form == Form::Exact && can_mark(digest.unmerged()) {
+/// Writes `digest`: in the form asked for, or in the plain one where there is no
+/// memory for that. All load into a digest that gives the same answers.
+pub fn save(digest: &TDigest, form: Form, sink: &mut impl Sink) {
+    if save_as_redisbloom(digest, form, sink).is_err() {
+        save_plain(digest, sink);
+    }
+}
+
+/// An error comes before the first field.
+fn save_as_redisbloom(
+    digest: &TDigest,
+    form: Form,
+    sink: &mut impl Sink,
+) -> Result<(), OutOfMemory> {
+    let (merged, buffer) = (digest.merged(), digest.unmerged());
+    let pair = |node: &Centroid| (node.mean, node.weight as f64);
+    let compressions = digest.compressions();
+    if buffer.is_empty() {
+        save_fields(digest, compressions, 0.0, merged.iter().map(pair), sink);
+    } else if form == Form::Exact && can_mark(buffer) {
         let nodes = marked_nodes(digest)?;
         let nodes = nodes.iter().map(|node| (node.mean, node.weight));
-        save_fields(digest, digest.compressions(), buffered as f64 / BUFFER_UNIT, nodes, sink);
+        save_fields(digest, compressions, buffer.len() as f64 / BUFFER_UNIT, nodes, sink);
     } else {
         let (centroids, len) = digest.compressed()?;
-        let nodes = centroids[..len].iter().map(|node| (node.mean, node.weight as f64));
-        let compressions = digest.compressions().saturating_add(u64::from(buffered > 0));
-        save_fields(digest, compressions, 0.0, nodes, sink);
+        let nodes = centroids[..len].iter().map(pair);
+        save_fields(digest, compressions.saturating_add(1), 0.0, nodes, sink);
     }
     Ok(())
+}
+
+/// Writes `digest` in the plain form, without any allocation. What loads is equal to
+/// what was saved.
+pub fn save_plain(digest: &TDigest, sink: &mut impl Sink) {
+    let first = [1.0, f64::MAX, -f64::MAX];
+    first.into_iter().for_each(|number| sink.double(number));
+    sink.unsigned(PLAIN_CAPACITY);
+    (0..3).for_each(|_| sink.unsigned(0));
+    sink.double(0.0);
+    sink.double(PLAIN);
+
+    let (min, max) = bounds(digest);
+    sink.double(digest.compression());
+    sink.double(min);
+    sink.double(max);
+    sink.unsigned(digest.merged().len() as u64);
+    sink.unsigned(digest.unmerged().len() as u64);
+    sink.unsigned(digest.compressions());
+    for node in digest.merged().iter().chain(digest.unmerged()) {
+        sink.double(node.mean);
+        sink.unsigned(node.weight);
+    }
+}
+
+/// Minimum and maximum. An empty digest is saved with the bounds that every value
+/// lies beyond.
+fn bounds(digest: &TDigest) -> (f64, f64) {
+    (digest.min().unwrap_or(f64::MAX), digest.max().unwrap_or(-f64::MAX))
 }
 
 fn save_fields(
@@ -68,10 +131,10 @@ fn save_fields(
     nodes: impl ExactSizeIterator<Item = (f64, f64)> + Clone,
     sink: &mut impl Sink,
 ) {
+    let (min, max) = bounds(digest);
     sink.double(digest.compression());
-    // An empty digest is saved with the bounds that every value lies beyond.
-    sink.double(digest.min().unwrap_or(f64::MAX));
-    sink.double(digest.max().unwrap_or(-f64::MAX));
+    sink.double(min);
+    sink.double(max);
     sink.unsigned(digest.capacity() as u64);
     sink.unsigned(nodes.len() as u64);
     sink.unsigned(0);
@@ -140,10 +203,52 @@ pub fn load(source: &mut impl Source, version: i32) -> Result<TDigest, LoadError
     if version != VERSION {
         return Err(LoadError::UnknownVersion(version));
     }
-    let header = Header::load(source)?;
+    let Some(header) = Header::load(source)? else { return load_plain(source) };
     let means = load_means(source, &header)?;
     let centroids = load_weights(source, &header, &means)?;
     header.digest(centroids)
+}
+
+/// Reads the plain form behind the empty digest.
+fn load_plain(source: &mut impl Source) -> Result<TDigest, LoadError> {
+    let (compression, capacity) = load_compression(source)?;
+    let (min, max) = (source.double()?, source.double()?);
+    require(min.is_finite() && max.is_finite(), "minimum or maximum is not a number")?;
+    let (merged, buffered) = (source.unsigned()?, source.unsigned()?);
+    let used = merged.checked_add(buffered).filter(|used| *used <= capacity);
+    let used = used.ok_or(LoadError::Inconsistent("more nodes than the capacity"))? as usize;
+    let merged = merged as usize;
+    let compressions = load_compressions(source)?;
+    // Grows with what is there, not with what the header claims.
+    let mut nodes = Vec::new();
+    let (mut least, mut total) = (min, 0_u64);
+    for place in 0..used {
+        let (mean, weight) = (source.double()?, source.unsigned()?);
+        require(least <= mean && mean <= max, "means are not in order")?;
+        // Those of the buffer are in no order.
+        least = if place + 1 < merged { mean } else { min };
+        require(weight > 0, "weight of a node")?;
+        let sum = total.checked_add(weight).filter(|sum| *sum <= MAX_WEIGHT);
+        total = sum.ok_or(LoadError::Inconsistent("sum of weights"))?;
+        nodes.try_reserve(1).map_err(|_| LoadError::OutOfMemory)?;
+        nodes.push(Centroid { mean, weight });
+    }
+    let (min, max) = if used > 0 { (min, max) } else { (f64::MAX, -f64::MAX) };
+    let centroids = Buffer::copy_of(&nodes)?;
+    Ok(TDigest::from_parts(Parts { compression, centroids, merged, used, compressions, min, max }))
+}
+
+/// The compression and the capacity that it demands.
+fn load_compression(source: &mut impl Source) -> Result<(f64, u64), LoadError> {
+    let compression = source.double()?;
+    let capacity = capacity(compression).ok_or(LoadError::Inconsistent("compression"))?;
+    Ok((compression, capacity as u64))
+}
+
+fn load_compressions(source: &mut impl Source) -> Result<u64, LoadError> {
+    let compressions = source.unsigned()?;
+    require(i64::try_from(compressions).is_ok(), "negative number of compressions")?;
+    Ok(compressions)
 }
 
 /// The fields before the nodes.
@@ -162,14 +267,14 @@ struct Header {
 }
 
 impl Header {
-    fn load(source: &mut impl Source) -> Result<Self, LoadError> {
-        let compression = source.double()?;
-        let capacity = capacity(compression).ok_or(LoadError::Inconsistent("compression"))?;
+    /// `None` for what begins the plain form.
+    fn load(source: &mut impl Source) -> Result<Option<Self>, LoadError> {
+        let (compression, capacity) = load_compression(source)?;
         let (min, max) = (source.double()?, source.double()?);
         require(min.is_finite() && max.is_finite(), "minimum or maximum is not a number")?;
-        require(source.unsigned()? == capacity as u64, "capacity")?;
+        require(source.unsigned()? == capacity, "capacity")?;
         let nodes = source.unsigned()?;
-        require(nodes <= capacity as u64, "more nodes than the capacity")?;
+        require(nodes <= capacity, "more nodes than the capacity")?;
         let nodes = nodes as usize;
         let lone = match source.unsigned()? {
             0 => false,
@@ -178,10 +283,12 @@ impl Header {
                 true
             }
         };
-        let compressions = source.unsigned()?;
-        require(i64::try_from(compressions).is_ok(), "negative number of compressions")?;
+        let compressions = load_compressions(source)?;
         let (weight, unmerged_weight) = (source.double()?, source.double()?);
         require(weight.is_finite(), "merged weight")?;
+        if nodes == 0 && !lone && unmerged_weight == PLAIN {
+            return Ok(None);
+        }
         let buffered = if lone {
             require(weight == 0.0 && unmerged_weight == 1.0, "weight of a lone observation")?;
             0
@@ -191,7 +298,7 @@ impl Header {
             require(whole, "unmerged weight")?;
             buffered as usize
         };
-        Ok(Self { compression, min, max, nodes, buffered, lone, compressions, weight })
+        Ok(Some(Self { compression, min, max, nodes, buffered, lone, compressions, weight }))
     }
 
     fn merged(&self) -> usize {

@@ -22,6 +22,25 @@
 //!
 //! RedisBloom cuts items at their first NUL. Such an entry keeps what is left of the
 //! item, and its fingerprint.
+//!
+//! That form takes memory for the heap and the longest item. Where there is none, the
+//! plain form is written, which takes none at all. It is an empty sketch of one entry
+//! and one cell, whose k has bit 32 set, and behind it:
+//!
+//! ```text
+//! unsigned  k
+//! unsigned  width
+//! unsigned  depth
+//! double    decay
+//! string    cells, as above
+//! unsigned  draws
+//! k times   unsigned  count
+//!           unsigned  0 for no item, else its fingerprint and 1
+//!           string    the item, if there is one
+//! ```
+//!
+//! RedisBloom reads the empty sketch, as it does not see that bit, and the server
+//! refuses a value with more fields than were read.
 
 #![forbid(unsafe_code)]
 
@@ -36,32 +55,51 @@ pub const VERSION: i32 = 0;
 /// Bytes of a stored heap entry.
 const ENTRY: usize = 24;
 
-/// Writes a sketch.
-///
-/// # Errors
-///
-/// [`OutOfMemory`] where there is no room for 24 bytes per entry of the heap.
-/// Nothing is written then.
-pub fn save(topk: &TopK, sink: &mut impl Sink) -> Result<(), OutOfMemory> {
-    let params = topk.params();
-    let mut heap =
-        Buffer::<u8>::zeroed((params.k() as usize).checked_mul(ENTRY).ok_or(OutOfMemory)?)?;
-    let mut longest = 0;
-    for (entry, stored) in heap.as_chunks_mut::<ENTRY>().0.iter_mut().zip(topk.stored()) {
-        if let Some((fingerprint, item)) = stored.item {
-            entry[..4].copy_from_slice(&fingerprint.to_le_bytes());
-            entry[4..8].copy_from_slice(&(item.len() as u32).to_le_bytes());
-            longest = longest.max(item.len());
-        }
-        // Untouched pages stay unmapped.
-        if stored.count != 0 {
-            entry[16..20].copy_from_slice(&stored.count.to_le_bytes());
-        }
-    }
-    heap[20..ENTRY].copy_from_slice(&topk.draws().to_le_bytes());
-    let mut text = Vec::new();
-    text.try_reserve_exact(longest + 1).map_err(|_| OutOfMemory)?;
+/// The k that begins the plain form.
+const PLAIN: u64 = 1 << 32 | 1;
 
+/// Writes a sketch: as RedisBloom does, or in the plain form where there is no memory
+/// for that.
+pub fn save(topk: &TopK, sink: &mut impl Sink) {
+    match Blobs::of(topk) {
+        Ok(blobs) => save_as_redisbloom(topk, blobs, sink),
+        Err(OutOfMemory) => save_plain(topk, sink),
+    }
+}
+
+/// What RedisBloom's form has and the sketch has not.
+struct Blobs {
+    heap: Buffer<u8>,
+    /// Room for the longest item and a NUL.
+    text: Vec<u8>,
+}
+
+impl Blobs {
+    fn of(topk: &TopK) -> Result<Self, OutOfMemory> {
+        let size = (topk.params().k() as usize).checked_mul(ENTRY).ok_or(OutOfMemory)?;
+        let mut heap = Buffer::<u8>::zeroed(size)?;
+        let mut longest = 0;
+        for (entry, stored) in heap.as_chunks_mut::<ENTRY>().0.iter_mut().zip(topk.stored()) {
+            if let Some((fingerprint, item)) = stored.item {
+                entry[..4].copy_from_slice(&fingerprint.to_le_bytes());
+                entry[4..8].copy_from_slice(&(item.len() as u32).to_le_bytes());
+                longest = longest.max(item.len());
+            }
+            // Untouched pages stay unmapped.
+            if stored.count != 0 {
+                entry[16..20].copy_from_slice(&stored.count.to_le_bytes());
+            }
+        }
+        heap[20..ENTRY].copy_from_slice(&topk.draws().to_le_bytes());
+        let mut text = Vec::new();
+        text.try_reserve_exact(longest + 1).map_err(|_| OutOfMemory)?;
+        Ok(Self { heap, text })
+    }
+}
+
+fn save_as_redisbloom(topk: &TopK, blobs: Blobs, sink: &mut impl Sink) {
+    let params = topk.params();
+    let Blobs { heap, mut text } = blobs;
     sink.unsigned(params.k().into());
     sink.unsigned(params.width().into());
     sink.unsigned(params.depth().into());
@@ -74,7 +112,35 @@ pub fn save(topk: &TopK, sink: &mut impl Sink) -> Result<(), OutOfMemory> {
         text.push(0);
         sink.string(&text);
     }
-    Ok(())
+}
+
+/// Writes a sketch in the plain form, without any allocation.
+pub fn save_plain(topk: &TopK, sink: &mut impl Sink) {
+    sink.unsigned(PLAIN);
+    sink.unsigned(1);
+    sink.unsigned(1);
+    sink.double(1.0);
+    sink.string(&[0; 8]);
+    sink.string(&[0; ENTRY]);
+    sink.string(&[0]);
+
+    let params = topk.params();
+    sink.unsigned(params.k().into());
+    sink.unsigned(params.width().into());
+    sink.unsigned(params.depth().into());
+    sink.double(params.decay());
+    sink.string(topk.cells().as_bytes());
+    sink.unsigned(topk.draws().into());
+    for stored in topk.stored() {
+        sink.unsigned(stored.count.into());
+        match stored.item {
+            Some((fingerprint, item)) => {
+                sink.unsigned(u64::from(fingerprint) + 1);
+                sink.string(item);
+            }
+            None => sink.unsigned(0),
+        }
+    }
 }
 
 /// Reads a sketch of encoding `version`.
@@ -88,28 +154,88 @@ pub fn load(source: &mut impl Source, version: i32) -> Result<TopK, LoadError> {
     if version != VERSION {
         return Err(LoadError::UnknownVersion(version));
     }
-    let k = number(source, "k")?;
-    let width = number(source, "width")?;
-    let depth = number(source, "depth")?;
-    let params = Params::new(k, width, depth, source.double()?)
-        .ok_or(LoadError::Inconsistent("k, width, depth or decay"))?;
-    let cells = source.string()?;
-    let size = params.cells().checked_mul(8);
-    require(size == Some(cells.len() as u64), "number of cells")?;
+    let k = source.unsigned()?;
+    if k == PLAIN {
+        return load_plain(source);
+    }
+    let params = load_params(source, k)?;
+    let k = params.k();
+    let cells = load_cells(source, params)?;
     let heap = source.string()?;
     let (entries, rest) = heap.as_chunks::<ENTRY>();
     require(entries.len() as u64 == u64::from(k) && rest.is_empty(), "number of heap entries")?;
 
-    let cells = Buffer::from_bytes(cells).ok_or(LoadError::OutOfMemory)?;
     let draws = entries.first().map_or(0, |entry| word(entry, 20));
-    let mut topk = TopK::with_cells(params, cells, draws)?
-        .ok_or(LoadError::Inconsistent("number of cells"))?;
+    let mut topk = empty(params, cells, draws)?;
     for (place, entry) in (0..k).zip(entries) {
         let fingerprint = word(entry, 0);
         let item = item(source.string()?, fingerprint)?;
         topk.restore(place, word(entry, 16), item.map(|item| (fingerprint, item)))?;
     }
     Ok(topk)
+}
+
+/// Reads the plain form behind its first field.
+fn load_plain(source: &mut impl Source) -> Result<TopK, LoadError> {
+    // What else RedisBloom reads.
+    let (width, depth, decay) = (source.unsigned()?, source.unsigned()?, source.double()?);
+    let (cells, heap, item) = (source.string()?, source.string()?, source.string()?);
+    let empty_sketch = (width, depth, decay) == (1, 1, 1.0)
+        && *cells == [0; 8]
+        && *heap == [0; ENTRY]
+        && *item == [0];
+    require(empty_sketch, "no empty sketch before a plain one")?;
+
+    let k = source.unsigned()?;
+    let params = load_params(source, k)?;
+    let k = params.k();
+    let cells = load_cells(source, params)?;
+    let draws = number(source, "draws")?;
+    // Grows with what is there: the heap, which takes memory for k entries, is made
+    // when they have all come.
+    let mut entries = Vec::new();
+    for _ in 0..k {
+        let count = number(source, "count")?;
+        let item = match source.unsigned()?.checked_sub(1) {
+            None => None,
+            Some(fingerprint) => {
+                let fingerprint = u32::try_from(fingerprint)
+                    .map_err(|_| LoadError::Inconsistent("fingerprint"))?;
+                let item = source.string()?;
+                // RedisBloom's form has no place for such an entry.
+                require(!item.is_empty() || fingerprint == empty_item(), "fingerprint")?;
+                Some((fingerprint, item))
+            }
+        };
+        entries.try_reserve(1).map_err(|_| LoadError::OutOfMemory)?;
+        entries.push((count, item));
+    }
+    let mut topk = empty(params, cells, draws)?;
+    for (place, (count, item)) in (0..k).zip(entries) {
+        topk.restore(place, count, item)?;
+    }
+    Ok(topk)
+}
+
+/// Reads what follows a `k`, up to the decay.
+fn load_params(source: &mut impl Source, k: u64) -> Result<Params, LoadError> {
+    let k = u32::try_from(k).map_err(|_| LoadError::Inconsistent("k"))?;
+    let width = number(source, "width")?;
+    let depth = number(source, "depth")?;
+    let params = Params::new(k, width, depth, source.double()?);
+    params.ok_or(LoadError::Inconsistent("k, width, depth or decay"))
+}
+
+fn load_cells(source: &mut impl Source, params: Params) -> Result<Buffer<u64>, LoadError> {
+    let cells = source.string()?;
+    let size = params.cells().checked_mul(8);
+    require(size == Some(cells.len() as u64), "number of cells")?;
+    Buffer::from_bytes(cells).ok_or(LoadError::OutOfMemory)
+}
+
+/// A sketch whose list is still empty.
+fn empty(params: Params, cells: Buffer<u64>, draws: u32) -> Result<TopK, LoadError> {
+    TopK::with_cells(params, cells, draws)?.ok_or(LoadError::Inconsistent("number of cells"))
 }
 
 /// A number of 32 bits, stored in 64.
@@ -122,12 +248,17 @@ fn word(entry: &[u8; ENTRY], at: usize) -> u32 {
     entry[at..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
 }
 
+/// The fingerprint of the empty item.
+fn empty_item() -> u32 {
+    murmur2(b"", FINGERPRINT_SEED)
+}
+
 /// The item of a stored string; `None` for none, which looks like the empty item,
 /// but for its fingerprint.
 fn item(stored: Box<[u8]>, fingerprint: u32) -> Result<Option<Box<[u8]>>, LoadError> {
     let mut bytes = stored.into_vec();
     require(bytes.pop() == Some(0), "item without its end")?;
-    let none = bytes.is_empty() && fingerprint != murmur2(b"", FINGERPRINT_SEED);
+    let none = bytes.is_empty() && fingerprint != empty_item();
     Ok((!none).then(|| bytes.into_boxed_slice()))
 }
 
@@ -160,7 +291,7 @@ mod tests {
 
     fn saved(topk: &TopK) -> Vec<Field> {
         let mut fields = Fields::default();
-        save(topk, &mut fields).unwrap();
+        save(topk, &mut fields);
         fields.0.into()
     }
 
@@ -178,6 +309,72 @@ mod tests {
         add(&mut topk, b"a", 3);
         assert_eq!(saved(&topk), fields());
         assert_eq!(read(fields()), Ok(topk));
+    }
+
+    /// The sketch of [`fields`] in the plain form, with room for one more item.
+    fn plain() -> Vec<Field> {
+        let cells = [0x17, 0xf5, 0x3c, 0xf2, 3, 0, 0, 0];
+        let mut plain: Vec<_> = [1 << 32 | 1, 1, 1].map(Field::Unsigned).into();
+        plain.push(Field::Double(1.0));
+        plain.extend([8, 24, 1].map(|len| Field::String(vec![0; len])));
+        plain.extend([2, 1, 1].map(Field::Unsigned));
+        plain.push(Field::Double(0.9));
+        plain.push(Field::String(cells.to_vec()));
+        plain.extend([0, 0, 0, 3, 0xf23c_f517 + 1].map(Field::Unsigned));
+        plain.push(Field::String(b"a".to_vec()));
+        plain
+    }
+
+    #[test]
+    fn the_plain_form_is_as_described() {
+        let mut topk = TopK::new(Params::new(2, 1, 1, 0.9).unwrap(), Quota::UNLIMITED).unwrap();
+        add(&mut topk, b"a", 3);
+        let mut fields = Fields::default();
+        save_plain(&topk, &mut fields);
+        assert_eq!(fields.0, plain());
+        assert_eq!(read(plain()), Ok(topk));
+    }
+
+    #[test]
+    fn plain_data_that_make_no_sense_are_refused() {
+        for len in 0..plain().len() {
+            assert_eq!(read(plain()[..len].to_vec()), Err(LoadError::ShortRead), "{len}");
+        }
+        let beyond = Field::Unsigned(1 << 32);
+        for (at, bad) in [
+            (0, Field::Unsigned(1 << 33 | 1)),
+            (1, Field::Unsigned(2)),
+            (2, Field::Unsigned(0)),
+            (3, Field::Double(0.9)),
+            (4, Field::String(vec![0; 7])),
+            (5, Field::String(vec![1; 24])),
+            (6, Field::String(vec![])),
+            (7, Field::Unsigned(0)),
+            (7, beyond.clone()),
+            (7, Field::Unsigned(PLAIN)),
+            (8, Field::Unsigned(2)),
+            (9, Field::Unsigned(0)),
+            (10, Field::Double(0.0)),
+            (10, Field::Double(f64::NAN)),
+            (11, Field::String(vec![0; 7])),
+            (12, beyond.clone()),
+            (13, beyond),
+            (16, Field::Unsigned((1 << 32) + 1)),
+            (17, Field::String(vec![])),
+        ] {
+            let mut fields = plain();
+            fields[at] = bad.clone();
+            let refused = matches!(read(fields), Err(LoadError::Inconsistent(_)));
+            assert!(refused, "{bad:?} at {at}");
+        }
+    }
+
+    /// Nothing of this size is allocated before the entries are there.
+    #[test]
+    fn a_plain_list_that_claims_too_much_is_a_short_read() {
+        let mut fields = plain();
+        fields[7] = Field::Unsigned(u32::MAX.into());
+        assert_eq!(read(fields), Err(LoadError::ShortRead));
     }
 
     #[test]
@@ -241,7 +438,7 @@ mod tests {
         for (at, field) in [
             (0, Field::Unsigned(0)),
             (0, Field::Unsigned(2)),
-            (0, Field::Unsigned((1 << 32) + 1)),
+            (0, Field::Unsigned((1 << 32) + 2)),
             (0, many.clone()),
             (1, Field::Unsigned(0)),
             (1, many.clone()),
@@ -298,6 +495,9 @@ mod tests {
                 add(&mut loaded, item.as_bytes(), *units);
             }
             prop_assert_eq!(saved(&loaded), saved(&topk));
+            let mut plain = Fields::default();
+            save_plain(&topk, &mut plain);
+            prop_assert_eq!(&load(&mut plain, VERSION).unwrap(), &topk);
             prop_assert_eq!(loaded, topk);
         }
 

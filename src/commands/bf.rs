@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use super::error::{self, Error, bf as text};
 use super::limits;
 use super::lookup::{ContainsBatch, reply_found};
-use super::parse::Options;
+use super::parse::bf as parse;
 use super::table::bf as table;
 use super::text::general;
 use super::warn;
@@ -32,42 +32,15 @@ impl Command for Reserve {
 
     fn run(call: Call<'_>) -> Result<(), Error> {
         let Call { args, mut keys, mut out } = call;
-        if args.len() > 7 {
+        let Some(params) = parse::reserve(args, default_params())? else {
             out.arity_error();
             return Ok(());
-        }
-        let rate = args.string(2).double().ok_or(text::BAD_RATE)?;
-        let rate = rate_in_range(rate).ok_or(text::RATE_RANGE)?;
-        let capacity = args.string(3).integer().ok_or(text::BAD_CAPACITY)?;
-        let capacity = in_range(capacity, 1, config::MAX_CAPACITY).ok_or(text::CAPACITY_RANGE)?;
-
-        let mut expansion = None;
-        let mut scaling = config::expansion() != 0;
-        let mut options = Options::new(args, 4);
-        while let Some(word) = options.word() {
-            if word.is("EXPANSION") {
-                let value = options.value().ok_or(text::NO_EXPANSION)?;
-                expansion = Some(value.integer().ok_or(text::BAD_EXPANSION)?);
-            } else if word.is("NONSCALING") {
-                scaling = false;
-            } else {
-                return Err(error::UNKNOWN_ARGUMENT);
-            }
-        }
-        if !scaling && expansion.is_some_and(|expansion| expansion != 0) {
-            return Err(text::CANNOT_EXPAND);
-        }
-        let expansion = expansion
-            .map(|given| in_range(given, 0, config::MAX_EXPANSION).ok_or(text::EXPANSION_RANGE))
-            .transpose()?
-            .unwrap_or_else(config::expansion);
-
+        };
+        let params = capped(params);
         let key = args.string(1);
         if keys.read::<Filter>(key)?.is_some() {
             return Err(error::ITEM_EXISTS);
         }
-        let scaling = scaling && expansion != 0;
-        let params = Params { capacity, error_rate: rate, expansion: expansion as u32, scaling };
         let filter = created(&mut out, key, params)?;
         keys.set(key, filter, c"bf.reserve");
         out.ok();
@@ -123,7 +96,7 @@ impl Command for Insert {
 
     fn run(call: Call<'_>) -> Result<(), Error> {
         let Call { args, keys, mut out } = call;
-        let Some(options) = InsertOptions::parse(args)? else {
+        let Some(options) = parse::insert(args, default_params())? else {
             out.arity_error();
             return Ok(());
         };
@@ -131,53 +104,8 @@ impl Command for Insert {
         if !options.create && keys.read::<Filter>(key)?.is_none() {
             return Err(error::NOT_FOUND);
         }
-        insert_all(keys, out, key, || options.params, options.items)
-    }
-}
-
-struct InsertOptions<'a> {
-    params: Params,
-    create: bool,
-    items: Args<'a>,
-}
-
-impl<'a> InsertOptions<'a> {
-    /// `None` where the number of arguments is wrong: an option without its value,
-    /// or no items.
-    fn parse(args: Args<'a>) -> Result<Option<Self>, Error> {
-        let mut params = default_params();
-        let mut create = true;
-        let mut options = Options::new(args, 2);
-        loop {
-            let Some(word) = options.word() else { return Ok(None) };
-            if word.is("ITEMS") {
-                break;
-            } else if word.is("NOCREATE") {
-                create = false;
-            } else if word.is("NONSCALING") {
-                params.scaling = false;
-            } else if word.is("ERROR") {
-                let Some(value) = options.value() else { return Ok(None) };
-                let rate = value.double().ok_or(text::INSERT_BAD_RATE)?;
-                params.error_rate = rate_in_range(rate).ok_or(text::INSERT_BAD_RATE)?;
-            } else if word.is("CAPACITY") {
-                let Some(value) = options.value() else { return Ok(None) };
-                let capacity = value.integer().ok_or(text::INSERT_BAD_CAPACITY)?;
-                params.capacity =
-                    in_range(capacity, 1, config::MAX_CAPACITY).ok_or(text::INSERT_BAD_CAPACITY)?;
-            } else if word.is("EXPANSION") {
-                let Some(value) = options.value() else { return Ok(None) };
-                let expansion = value.integer().ok_or(text::INSERT_BAD_EXPANSION)?;
-                let expansion = in_range(expansion, 0, config::MAX_EXPANSION)
-                    .ok_or(text::INSERT_BAD_EXPANSION)?;
-                params.expansion = expansion as u32;
-            } else {
-                return Err(error::UNKNOWN_ARGUMENT);
-            }
-        }
-        params.scaling &= params.expansion != 0;
-        let items = options.rest();
-        Ok((!items.is_empty()).then_some(Self { params, create, items }))
+        let params = capped(options.params);
+        insert_all(keys, out, key, || params, options.items)
     }
 }
 
@@ -359,11 +287,11 @@ impl Command for ScanDump {
     fn run(call: Call<'_>) -> Result<(), Error> {
         let Call { args, keys, mut out } = call;
         let filter = keys.read::<Filter>(args.string(1))?.ok_or(error::NOT_FOUND)?;
-        let iterator = args.string(2).integer().ok_or(text::SCAN_NOT_NUMERIC)?;
+        let iterator = parse::scan_iterator(args.string(2))?;
         out.array(2);
         if iterator == 0 {
             out.integer(1);
-            out.bulk(&codec::header(&filter));
+            out.bulk(codec::header_in(&filter, &mut [0; codec::MAX_HEADER]));
         } else {
             let (next, data) = codec::chunk(&filter, iterator).unwrap_or((0, &[]));
             out.integer(next);
@@ -387,7 +315,7 @@ impl Command for LoadChunk {
     fn run(call: Call<'_>) -> Result<(), Error> {
         let Call { args, mut keys, mut out } = call;
         let key = args.string(1);
-        let iterator = args.string(2).integer().ok_or(text::LOAD_NOT_NUMERIC)?;
+        let iterator = parse::load_iterator(args.string(2))?;
         let data = args.bytes(3);
         if let Some(mut filter) = keys.write::<Filter>(key)? {
             codec::load_chunk(&mut filter, iterator, data).map_err(chunk_error)?;
@@ -431,19 +359,12 @@ fn default_params() -> Params {
     }
 }
 
-/// A rate between 0 and 1, both excluded, capped to what filters take.
-fn rate_in_range(rate: f64) -> Option<f64> {
-    if !(rate > 0.0 && rate < 1.0) {
-        return None;
-    }
-    if rate > config::MAX_ERROR_RATE {
+/// With an error rate that filters take.
+fn capped(params: Params) -> Params {
+    if params.error_rate > config::MAX_ERROR_RATE {
         log(Level::Warning, "the error rate of a filter is capped at 0.250000");
     }
-    Some(rate.min(config::MAX_ERROR_RATE))
-}
-
-fn in_range(value: i64, least: u64, most: u64) -> Option<u64> {
-    u64::try_from(value).ok().filter(|value| (least..=most).contains(value))
+    Params { error_rate: params.error_rate.min(config::MAX_ERROR_RATE), ..params }
 }
 
 fn create(params: Params, out: &Output<'_>) -> Result<Filter, Error> {

@@ -5,19 +5,17 @@ use std::ffi::CStr;
 use super::error::{self, Error, cf as text};
 use super::limits;
 use super::lookup::{ContainsBatch, reply_found};
-use super::parse::Options;
+use super::parse::cf as parse;
 use super::table::cf as table;
 use super::warn;
 use crate::codec::LoadError;
 use crate::codec::cuckoo as codec;
 use crate::config;
 use crate::host::spec::Spec;
-use crate::host::{self, Args, Call, Command, KeyMut, Keys, Output, StringRef};
+use crate::host::{self, Call, Command, KeyMut, Keys, Output, StringRef};
 use crate::metrics;
 use crate::structures::BATCH;
-use crate::structures::cuckoo::{
-    CreateError, Filter as Core, Insertion, Limits, MAX_EXPANSION, Outcome, Params,
-};
+use crate::structures::cuckoo::{CreateError, Filter as Core, Insertion, Limits, Outcome, Params};
 use crate::structures::quota::Quota;
 use crate::types::cuckoo::Filter;
 
@@ -33,11 +31,11 @@ impl Command for Reserve {
 
     fn run(call: Call<'_>) -> Result<(), Error> {
         let Call { args, mut keys, mut out } = call;
-        if args.len().is_multiple_of(2) {
+        let most = || most_bucket_size(&out);
+        let Some(params) = parse::reserve(args, default_params(), most)? else {
             out.arity_error();
             return Ok(());
-        }
-        let params = reserve_params(args, &out)?;
+        };
         let key = args.string(1);
         if keys.read::<Filter>(key)?.is_some() {
             return Err(error::ITEM_EXISTS);
@@ -47,50 +45,6 @@ impl Command for Reserve {
         out.ok();
         Ok(())
     }
-}
-
-/// The values are checked in RedisBloom's order, whatever theirs is in the call.
-fn reserve_params(args: Args<'_>, out: &Output<'_>) -> Result<Params, Error> {
-    let capacity = args.string(2).integer().ok_or(text::BAD_CAPACITY)?;
-    let (mut bucket_size, mut max_iterations, mut expansion) = (None, None, None);
-    let mut options = Options::new(args, 3);
-    while let Some(word) = options.word() {
-        let place = if word.is("BUCKETSIZE") {
-            &mut bucket_size
-        } else if word.is("MAXITERATIONS") {
-            &mut max_iterations
-        } else if word.is("EXPANSION") {
-            &mut expansion
-        } else {
-            return Err(error::UNKNOWN_ARGUMENT);
-        };
-        // Of an option that comes twice the first counts, as in RedisBloom.
-        *place = place.or(options.value());
-    }
-    let mut params = default_params();
-    if let Some(given) = max_iterations {
-        let given = given.integer().ok_or(text::BAD_ITERATIONS)?;
-        params.max_iterations =
-            u16::try_from(given).ok().filter(|n| *n > 0).ok_or(text::ITERATIONS_RANGE)?;
-    }
-    if let Some(given) = bucket_size {
-        let given = given.integer().ok_or(text::BAD_BUCKET_SIZE)?;
-        let most = most_bucket_size(out);
-        params.bucket_size = u8::try_from(given)
-            .ok()
-            .filter(|size| (1..=most).contains(&u64::from(*size)))
-            .ok_or_else(|| text::bucket_size_range(most))?;
-    }
-    if let Some(given) = expansion {
-        let given = given.integer().ok_or(text::BAD_EXPANSION)?;
-        params.expansion = u16::try_from(given)
-            .ok()
-            .filter(|n| *n <= MAX_EXPANSION)
-            .ok_or(text::EXPANSION_RANGE)?;
-    }
-    let least = 2 * u64::from(params.bucket_size);
-    params.capacity = capacity_in_range(capacity, least).ok_or(text::CAPACITY_RANGE)?;
-    Ok(params)
 }
 
 /// `CF.ADD key item`
@@ -173,7 +127,8 @@ impl Command for InsertNx {
 
 fn insert(call: Call<'_>, which: Insertion, command: &CStr) -> Result<(), Error> {
     let Call { args, mut keys, mut out } = call;
-    let Some(options) = InsertOptions::parse(args, &out)? else {
+    let least = || if host::must_follow(&out) { 1 } else { 2 * config::cf_bucket_size() };
+    let Some(options) = parse::insert(args, default_params(), least)? else {
         out.arity_error();
         return Ok(());
     };
@@ -223,42 +178,6 @@ fn insert(call: Call<'_>, which: Insertion, command: &CStr) -> Result<(), Error>
         }
     }
     Ok(())
-}
-
-struct InsertOptions<'a> {
-    /// For a filter that does not exist; `None` if none is to be created.
-    params: Option<Params>,
-    /// `ITEMS` and the items.
-    word_and_items: Args<'a>,
-}
-
-impl<'a> InsertOptions<'a> {
-    /// `None` where the number of arguments is wrong: `CAPACITY` without its value,
-    /// or no items.
-    fn parse(args: Args<'a>, out: &Output<'_>) -> Result<Option<Self>, Error> {
-        let mut params = default_params();
-        let mut create = true;
-        let mut options = Options::new(args, 2);
-        loop {
-            let word_and_items = options.rest();
-            let Some(word) = options.word() else { return Ok(None) };
-            if word.is("ITEMS") {
-                let params = create.then_some(params);
-                let any = word_and_items.len() > 1;
-                return Ok(any.then_some(Self { params, word_and_items }));
-            } else if word.is("NOCREATE") {
-                create = false;
-            } else if word.is("CAPACITY") {
-                let Some(value) = options.value() else { return Ok(None) };
-                let capacity = value.integer().ok_or(text::BAD_CAPACITY)?;
-                let least = if host::must_follow(out) { 1 } else { 2 * config::cf_bucket_size() };
-                params.capacity =
-                    capacity_in_range(capacity, least).ok_or(text::INSERT_CAPACITY_RANGE)?;
-            } else {
-                return Err(error::UNKNOWN_ARGUMENT);
-            }
-        }
-    }
 }
 
 fn reply_outcome(out: &mut Output<'_>, which: Insertion, outcome: Outcome) {
@@ -438,8 +357,7 @@ impl Command for ScanDump {
 
     fn run(call: Call<'_>) -> Result<(), Error> {
         let Call { args, keys, mut out } = call;
-        let iterator = args.string(2).integer().and_then(|given| u64::try_from(given).ok());
-        let iterator = iterator.ok_or(text::BAD_POSITION)?;
+        let iterator = parse::scan_iterator(args.string(2))?;
         let filter = keys.read::<Filter>(args.string(1))?.ok_or(error::NOT_FOUND)?;
         let header = codec::header(&filter);
         let piece = match (filter.items(), iterator) {
@@ -477,8 +395,7 @@ impl Command for LoadChunk {
     fn run(call: Call<'_>) -> Result<(), Error> {
         let Call { args, mut keys, mut out } = call;
         let key = args.string(1);
-        let iterator = args.string(2).integer().filter(|iterator| *iterator != 0);
-        let iterator = iterator.ok_or(text::BAD_POSITION)?;
+        let iterator = parse::load_iterator(args.string(2))?;
         let data = args.bytes(3);
         if iterator == 1 {
             if keys.read::<Filter>(key)?.is_some() {
@@ -514,11 +431,6 @@ fn default_params() -> Params {
         max_iterations: config::cf_max_iterations() as u16,
         expansion: config::cf_expansion() as u16,
     }
-}
-
-fn capacity_in_range(value: i64, least: u64) -> Option<u64> {
-    let value = u64::try_from(value).ok()?;
-    (least..=config::MAX_CAPACITY).contains(&value).then_some(value)
 }
 
 /// The largest bucket size of `CF.RESERVE`. It depends on the settings, and those of

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use super::error::{Error, cms as text};
 use super::limits;
-use super::parse::Word;
+use super::parse::cms::{self as parse, amount};
 use super::table::cms as table;
 use crate::host::spec::Spec;
 use crate::host::{self, Args, Beside, Call, Command, ErrorText, Keys, Output, StringRef};
@@ -23,12 +23,7 @@ impl Command for InitByDim {
 
     fn run(call: Call<'_>) -> Result<(), Error> {
         let args = call.args;
-        create(call, c"cms.initbydim", || {
-            let size = |index| args.string(index).integer().filter(|&size| size > 0);
-            let width = size(2).ok_or(text::BAD_WIDTH)?;
-            let depth = size(3).ok_or(text::BAD_DEPTH)?;
-            Dimensions::new(width as u64, depth as u64).ok_or(text::BAD_DIMENSIONS)
-        })
+        create(call, c"cms.initbydim", || parse::init_by_dim(args))
     }
 }
 
@@ -41,12 +36,7 @@ impl Command for InitByProb {
 
     fn run(call: Call<'_>) -> Result<(), Error> {
         let args = call.args;
-        create(call, c"cms.initbyprob", || {
-            let rate = |index| args.string(index).double().filter(|&rate| 0.0 < rate && rate < 1.0);
-            let error = rate(2).ok_or(text::BAD_ERROR)?;
-            let probability = rate(3).ok_or(text::BAD_PROBABILITY)?;
-            Dimensions::by_probability(error, probability).ok_or(text::BAD_DIMENSIONS)
-        })
+        create(call, c"cms.initbyprob", || parse::init_by_prob(args))
     }
 }
 
@@ -132,12 +122,6 @@ fn increment<const N: usize>(
     Ok(added)
 }
 
-/// What an item's count is to be raised by.
-fn amount(argument: StringRef<'_>) -> Result<u64, Error> {
-    let amount = argument.integer().ok_or(text::NOT_A_NUMBER)?;
-    u64::try_from(amount).map_err(|_| text::NEGATIVE)
-}
-
 /// `CMS.QUERY key item [item ...]`
 pub(super) struct Query;
 
@@ -182,11 +166,11 @@ impl Command for Merge {
 fn merge(args: Args<'_>, keys: &mut Keys<'_>) -> Result<(), Error> {
     let found = keys.write_beside::<Sketch>(args.string(1))?;
     let (mut destination, others) = found.ok_or(text::NO_KEY)?;
-    let (names, weights) = sources(args)?;
+    let (names, weights) = parse::sources(args)?;
     let mut sources = Vec::with_capacity(names.len());
     for (i, name) in names.iter().enumerate() {
         let weight = match weights.get(i) {
-            Some(weight) => weight.integer().ok_or(text::BAD_WEIGHT)?,
+            Some(weight) => parse::weight(weight)?,
             None => 1,
         };
         let source = others.read(name)?.ok_or_else(|| missing(name))?;
@@ -213,29 +197,10 @@ fn operand<'a>(source: &'a Beside<'_, Sketch>) -> Operand<'a> {
     }
 }
 
-/// The names of the sources, and their weights if there are any: as many.
-fn sources(args: Args<'_>) -> Result<(Args<'_>, Args<'_>), Error> {
-    let count = args.string(2).integer().ok_or(text::BAD_NUMKEYS)?;
-    let count = usize::try_from(count).unwrap_or(0);
-    if count == 0 {
-        return Err(text::NO_KEYS);
-    }
-    let rest = args.from(3);
-    let weights = rest.from(count.saturating_add(1));
-    if rest.len() == count || rest.get(count).is_some_and(is_weights) && weights.len() == count {
-        return Ok((rest.take(count), weights));
-    }
-    Err(if rest.iter().any(is_weights) { text::WRONG_WEIGHTS } else { text::WRONG_KEYS })
-}
-
-fn is_weights(argument: StringRef<'_>) -> bool {
-    Word(argument.bytes()).is("WEIGHTS")
-}
-
 /// The error for a source that does not exist. A sketch can be called `weights`; but
 /// where there is none, the word was not meant as a source.
 fn missing(source: StringRef<'_>) -> Error {
-    if is_weights(source) { text::WRONG_WEIGHTS } else { text::NO_KEY }
+    if parse::is_weights(source) { text::WRONG_WEIGHTS } else { text::NO_KEY }
 }
 
 /// `CMS.INFO key`

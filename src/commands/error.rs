@@ -8,7 +8,7 @@ use crate::host::{ErrorText, WrongType};
 
 /// An error that a client sees.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Error {
+pub enum Error {
     /// A fixed text.
     Text(&'static CStr),
     /// A text with a number in it.

@@ -1,18 +1,21 @@
 //! What commands mean: arguments to structure, structure to reply, and what goes to
 //! replicas. A command file never touches bits or stored bytes.
 
+mod args;
 mod bf;
 mod cf;
 mod cms;
 mod error;
 mod limits;
 mod lookup;
-mod parse;
+pub mod parse;
 mod table;
 mod tdigest;
 mod text;
 mod topk;
 mod warn;
+
+pub use error::Error;
 
 use crate::host::{Ctx, Entry, Level, LoadFailure, log};
 

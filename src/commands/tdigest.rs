@@ -4,14 +4,14 @@ use std::ffi::CStr;
 
 use super::error::{Error, tdigest as text};
 use super::limits;
-use super::parse::Word;
+use super::parse::tdigest as parse;
 use super::table::tdigest as table;
 use crate::host::spec::Spec;
 use crate::host::{Args, Call, Command, Key, KeyMut, Keys, Output, StringRef};
 use crate::metrics;
 use crate::structures::buffer::OutOfMemory;
 use crate::structures::quota::{Growth, Quota};
-use crate::structures::tdigest::{self as core, DEFAULT_COMPRESSION, TDigest, View};
+use crate::structures::tdigest::{self as core, TDigest, View};
 use crate::types::tdigest::Digest;
 
 /// `TDIGEST.CREATE key [COMPRESSION compression]`
@@ -23,7 +23,7 @@ impl Command for Create {
 
     fn run(call: Call<'_>) -> Result<(), Error> {
         let Call { args, mut keys, mut out } = call;
-        if !matches!(args.len(), 2 | 4) {
+        if !parse::create_accepts(args) {
             out.arity_error();
             return Ok(());
         }
@@ -31,12 +31,7 @@ impl Command for Create {
         if keys.read::<Digest>(key)?.is_some() {
             return Err(text::EXISTS);
         }
-        let compression = if args.len() == 4 {
-            find_word(args.from(2), "COMPRESSION").ok_or(text::WRONG_KEYWORD)?;
-            compression(args.string(3))?
-        } else {
-            DEFAULT_COMPRESSION
-        };
+        let compression = parse::create(args)?;
         let allows = |growth: Growth| limits::allows(&out, growth);
         let digest = TDigest::new(compression, Quota::new(&allows)).map_err(|_| text::NO_MEMORY)?;
         keys.set::<Digest>(key, Box::new(digest), c"tdigest.create");
@@ -76,7 +71,7 @@ impl Command for Add {
     fn run(call: Call<'_>) -> Result<(), Error> {
         let Call { args, mut keys, mut out } = call;
         let mut digest = existing_mut(&mut keys, args.string(1))?;
-        with_all(args.from(2), observation, |values| {
+        with_all(args.from(2), parse::observation, |values| {
             let allows = |growth: Growth| limits::allows(&out, growth);
             digest.add_all(values, Quota::new(&allows)).map_err(|error| {
                 metrics::TDIGEST.refused(values.len() as u64);
@@ -90,11 +85,6 @@ impl Command for Add {
         out.replicate();
         Ok(())
     }
-}
-
-fn observation(arg: StringRef<'_>) -> Result<f64, Error> {
-    let value = arg.double().ok_or(text::BAD_OBSERVATION)?;
-    if value.is_finite() { Ok(value) } else { Err(text::NOT_FINITE) }
 }
 
 fn add_error(error: core::Error) -> Error {
@@ -116,7 +106,7 @@ impl Command for Merge {
         let Call { args, mut keys, mut out } = call;
         let name = args.string(1);
         let destination = keys.read::<Digest>(name)?;
-        let Some(request) = MergeRequest::parse(args)? else {
+        let Some(request) = parse::merge(args)? else {
             out.arity_error();
             return Ok(());
         };
@@ -135,43 +125,6 @@ impl Command for Merge {
         }
         out.ok();
         Ok(())
-    }
-}
-
-struct MergeRequest<'a> {
-    sources: Args<'a>,
-    compression: Option<u64>,
-    /// What the destination holds is not merged in.
-    replace: bool,
-}
-
-impl<'a> MergeRequest<'a> {
-    /// `None` where the number of arguments is wrong.
-    fn parse(args: Args<'a>) -> Result<Option<Self>, Error> {
-        let count = args.string(2).integer().ok_or(text::BAD_NUMKEYS)?;
-        if count <= 0 {
-            return Err(text::NUMKEYS_RANGE);
-        }
-        let rest = args.from(3);
-        let Some(count) = usize::try_from(count).ok().filter(|count| *count <= rest.len()) else {
-            return Ok(None);
-        };
-        let sources = rest.take(count);
-        let options = rest.from(count);
-        if options.is_empty() {
-            return Ok(Some(Self { sources, compression: None, replace: false }));
-        }
-        // As in RedisBloom, words beside an option are not looked at.
-        let replace = find_word(options, "OVERRIDE").is_some();
-        let compression = match find_word(options, "COMPRESSION") {
-            None if !replace => return Err(text::WRONG_KEYWORD),
-            None => None,
-            Some(at) => match options.get(at + 1) {
-                None => return Ok(None),
-                Some(value) => Some(compression(value)?),
-            },
-        };
-        Ok(Some(Self { sources, compression, replace }))
     }
 }
 
@@ -220,11 +173,7 @@ impl Command for Quantile {
     const SPEC: Spec = table::QUANTILE;
 
     fn run(call: Call<'_>) -> Result<(), Error> {
-        let parse = |arg: StringRef<'_>| {
-            let quantile = arg.double().ok_or(text::BAD_QUANTILE)?;
-            if (0.0..=1.0).contains(&quantile) { Ok(quantile) } else { Err(text::QUANTILE_RANGE) }
-        };
-        answer(call, parse, |view, quantile, out| out.double(view.quantile(quantile)))
+        answer(call, parse::quantile, |view, quantile, out| out.double(view.quantile(quantile)))
     }
 }
 
@@ -236,8 +185,7 @@ impl Command for Cdf {
     const SPEC: Spec = table::CDF;
 
     fn run(call: Call<'_>) -> Result<(), Error> {
-        let parse = |arg: StringRef<'_>| arg.double().ok_or(text::BAD_CDF);
-        answer(call, parse, |view, value, out| out.double(view.cdf(value)))
+        answer(call, parse::cdf_value, |view, value, out| out.double(view.cdf(value)))
     }
 }
 
@@ -252,8 +200,9 @@ impl Command for Rank {
     const SPEC: Spec = table::RANK;
 
     fn run(call: Call<'_>) -> Result<(), Error> {
-        let parse = |arg: StringRef<'_>| arg.double().ok_or(text::BAD_VALUE);
-        answer(call, parse, |view, value, out| out.integer(view.rank(value).unwrap_or(NO_RANK)))
+        answer(call, parse::ranked_value, |view, value, out| {
+            out.integer(view.rank(value).unwrap_or(NO_RANK));
+        })
     }
 }
 
@@ -265,8 +214,7 @@ impl Command for RevRank {
     const SPEC: Spec = table::REVRANK;
 
     fn run(call: Call<'_>) -> Result<(), Error> {
-        let parse = |arg: StringRef<'_>| arg.double().ok_or(text::BAD_VALUE);
-        answer(call, parse, |view, value, out| {
+        answer(call, parse::ranked_value, |view, value, out| {
             out.integer(view.reverse_rank(value).unwrap_or(NO_RANK));
         })
     }
@@ -280,7 +228,7 @@ impl Command for ByRank {
     const SPEC: Spec = table::BYRANK;
 
     fn run(call: Call<'_>) -> Result<(), Error> {
-        answer(call, rank, |view, rank, out| out.double(view.by_rank(rank)))
+        answer(call, parse::rank, |view, rank, out| out.double(view.by_rank(rank)))
     }
 }
 
@@ -292,13 +240,8 @@ impl Command for ByRevRank {
     const SPEC: Spec = table::BYREVRANK;
 
     fn run(call: Call<'_>) -> Result<(), Error> {
-        answer(call, rank, |view, rank, out| out.double(view.by_reverse_rank(rank)))
+        answer(call, parse::rank, |view, rank, out| out.double(view.by_reverse_rank(rank)))
     }
-}
-
-fn rank(arg: StringRef<'_>) -> Result<u64, Error> {
-    let rank = arg.integer().ok_or(text::BAD_RANK)?;
-    u64::try_from(rank).map_err(|_| text::RANK_RANGE)
 }
 
 /// `TDIGEST.TRIMMED_MEAN key low_cut_quantile high_cut_quantile`
@@ -311,14 +254,7 @@ impl Command for TrimmedMean {
     fn run(call: Call<'_>) -> Result<(), Error> {
         let Call { args, keys, mut out } = call;
         let digest = existing(&keys, args.string(1))?;
-        let low = args.string(2).double().ok_or(text::BAD_LOW_CUT)?;
-        let high = args.string(3).double().ok_or(text::BAD_HIGH_CUT)?;
-        if !(0.0..=1.0).contains(&low) || !(0.0..=1.0).contains(&high) {
-            return Err(text::CUT_RANGE);
-        }
-        if low >= high {
-            return Err(text::CUT_ORDER);
-        }
+        let (low, high) = parse::cuts(args)?;
         out.double(digest.view().map_err(no_memory)?.trimmed_mean(low, high));
         Ok(())
     }
@@ -370,25 +306,15 @@ fn existing_mut<'k>(
     keys.write(name)?.ok_or(text::MISSING)
 }
 
-/// The place of a word among arguments, in any case.
-fn find_word(args: Args<'_>, word: &str) -> Option<usize> {
-    args.iter().position(|arg| Word(arg.bytes()).is(word))
-}
-
-fn compression(arg: StringRef<'_>) -> Result<u64, Error> {
-    let given = arg.integer().ok_or(text::BAD_COMPRESSION)?;
-    u64::try_from(given).ok().filter(|given| *given > 0).ok_or(text::COMPRESSION_RANGE)
-}
-
 fn no_memory(_: OutOfMemory) -> Error {
     text::NO_MEMORY
 }
 
 /// Replies with an array of one answer per argument behind the key. All arguments
 /// are read first: one that is wrong is the whole reply.
-fn answer<T: Copy + Default>(
-    call: Call<'_>,
-    parse: impl Fn(StringRef<'_>) -> Result<T, Error>,
+fn answer<'a, T: Copy + Default>(
+    call: Call<'a>,
+    parse: impl Fn(StringRef<'a>) -> Result<T, Error>,
     each: impl Fn(&View<'_>, T, &mut Output<'_>),
 ) -> Result<(), Error> {
     let Call { args, keys, mut out } = call;
@@ -405,9 +331,9 @@ fn answer<T: Copy + Default>(
 
 /// Reads all arguments, then lends what they say to `then`. The usual number of
 /// them needs no allocation.
-fn with_all<T: Copy + Default>(
-    args: Args<'_>,
-    parse: impl Fn(StringRef<'_>) -> Result<T, Error>,
+fn with_all<'a, T: Copy + Default>(
+    args: Args<'a>,
+    parse: impl Fn(StringRef<'a>) -> Result<T, Error>,
     then: impl FnOnce(&[T]) -> Result<(), Error>,
 ) -> Result<(), Error> {
     const USUAL: usize = 128;

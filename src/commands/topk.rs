@@ -4,18 +4,15 @@ use std::ffi::CStr;
 
 use super::error::{Error, topk as text};
 use super::limits;
-use super::parse::Word;
+use super::parse::topk::{self as parse, increment};
 use super::table::topk as table;
 use crate::host::spec::Spec;
 use crate::host::{Args, Call, Command, ErrorText, Output, StringRef};
 use crate::metrics;
 use crate::structures::BATCH;
 use crate::structures::quota::{Growth, Quota};
-use crate::structures::topk::{self, Addition, Params};
+use crate::structures::topk::{self, Addition};
 use crate::types::topk::TopK;
-
-/// The greatest increment.
-const MAX_INCREMENT: u32 = 100_000;
 
 /// `TOPK.RESERVE key k [width depth decay]`
 pub(super) struct Reserve;
@@ -26,7 +23,7 @@ impl Command for Reserve {
 
     fn run(call: Call<'_>) -> Result<(), Error> {
         let Call { args, mut keys, mut out } = call;
-        if args.len() != 3 && args.len() != 6 {
+        if !parse::reserve_accepts(args) {
             out.arity_error();
             return Ok(());
         }
@@ -34,7 +31,7 @@ impl Command for Reserve {
         if keys.exists(key) {
             return Err(text::KEY_EXISTS);
         }
-        let params = params(args)?;
+        let params = parse::reserve(args)?;
         let allows = |growth: Growth| limits::allows(&out, growth);
         let topk = topk::TopK::new(params, Quota::new(&allows)).map_err(|_| text::NO_MEMORY)?;
         // Behind the memory, as RedisBloom says so of sizes that are beyond both.
@@ -46,21 +43,6 @@ impl Command for Reserve {
         out.ok();
         Ok(())
     }
-}
-
-fn params(args: Args<'_>) -> Result<Params, Error> {
-    let size = |argument: StringRef<'_>| {
-        let size = argument.integer().and_then(|size| u32::try_from(size).ok());
-        size.filter(|&size| size > 0)
-    };
-    let k = size(args.string(2)).ok_or(text::BAD_K)?;
-    let (mut width, mut depth, mut decay) = (8, 7, 0.9);
-    if args.len() > 3 {
-        width = size(args.string(3)).ok_or(text::BAD_WIDTH)?;
-        depth = size(args.string(4)).ok_or(text::BAD_DEPTH)?;
-        decay = args.string(5).double().ok_or(text::BAD_DECAY)?;
-    }
-    Params::new(k, width, depth, decay).ok_or(text::BAD_DECAY)
 }
 
 /// `TOPK.ADD key item [item ...]`
@@ -129,12 +111,6 @@ impl Command for IncrBy {
         }
         Ok(())
     }
-}
-
-/// What an item is to be counted by.
-fn increment(argument: StringRef<'_>) -> Result<u32, Error> {
-    let increment = argument.integer().and_then(|increment| u32::try_from(increment).ok());
-    increment.filter(|&increment| increment <= MAX_INCREMENT).ok_or(text::BAD_INCREMENT)
 }
 
 /// Adds a batch and replies to each addition. Whether anything changed.
@@ -264,17 +240,12 @@ impl Command for List {
 
     fn run(call: Call<'_>) -> Result<(), Error> {
         let Call { args, keys, mut out } = call;
-        if args.len() > 3 {
+        let Some(with_count) = parse::list(args)? else {
             out.arity_error();
             return Ok(());
-        }
-        let word = args.get(2).map(|word| Word(word.bytes()));
-        if word.is_some_and(|word| !word.is("WITHCOUNT")) {
-            return Err(text::NOT_WITHCOUNT);
-        }
+        };
         let topk = keys.read::<TopK>(args.string(1))?.ok_or(text::NO_KEY)?;
         let list = topk.list().map_err(|_| text::NO_MEMORY_FOR_LIST)?;
-        let with_count = word.is_some();
         out.array(list.len() * if with_count { 2 } else { 1 });
         for listed in list {
             out.bulk(listed.item);

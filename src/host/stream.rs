@@ -182,6 +182,14 @@ impl Aof {
         }
     }
 
+    /// Makes the rewrite fail, so that the server keeps the file that it has: servers
+    /// take a command that they do not know for an error of the stream.
+    pub fn fail(&mut self) {
+        let unknown = c"FERROBLOOM.NO-SUCH-COMMAND";
+        // SAFETY: a live stream and key; s: string object.
+        unsafe { api!(RedisModule_EmitAOF)(self.io, unknown.as_ptr(), c"s".as_ptr(), self.key) };
+    }
+
     /// Writes `RESTORE key 0 payload` with the payload that `DUMP` gives for the
     /// key in its own database; whether that worked. (The server adds the time to
     /// live itself.)

@@ -191,13 +191,23 @@ impl<T: Plain> Buffer<T> {
         Some(copy)
     }
 
-    /// A second buffer with the same content.
+    /// A second buffer with the same content. Where that is zeros, pages of a large
+    /// copy stay unmapped as in [`zeroed`](Self::zeroed).
     ///
     /// # Errors
     ///
     /// [`OutOfMemory`] where the allocator has no room.
     pub fn try_clone(&self) -> Result<Self, OutOfMemory> {
-        Self::copy_of(self)
+        const PAGE: usize = 4096;
+        static ZEROS: [u8; PAGE] = [0; PAGE];
+        let mut copy = Self::zeroed(self.len)?;
+        let pieces = copy.as_bytes_mut().chunks_mut(PAGE).zip(self.as_bytes().chunks(PAGE));
+        for (to, from) in pieces {
+            if *from != ZEROS[..from.len()] {
+                to.copy_from_slice(from);
+            }
+        }
+        Ok(copy)
     }
 
     /// The memory as stored: little-endian elements one after another.
@@ -290,6 +300,26 @@ mod tests {
         assert!(Buffer::<u32>::from_bytes(vec![1, 2, 3].into()).is_none());
         assert!(Buffer::<u64>::from_bytes(Vec::new().into()).unwrap().is_empty());
         assert_eq!(Buffer::<Line>::from_bytes(vec![7; 128].into()).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_copy_has_the_content_wherever_it_is_zero() {
+        assert_eq!(Buffer::<u64>::empty().try_clone(), Ok(Buffer::empty()));
+        // Around whole pages, with something in no page, one of them, or all.
+        for len in [1, 511, 512, 513, 1024, 5000] {
+            let mut buffer = Buffer::<u64>::zeroed(len).unwrap();
+            assert_eq!(buffer.try_clone().as_ref(), Ok(&buffer));
+            for place in [0, len / 2, len - 1] {
+                buffer[place] = 1 << 63;
+                assert_eq!(buffer.try_clone().as_ref(), Ok(&buffer), "{place} of {len}");
+                buffer[place] = 0;
+            }
+            buffer.fill(7);
+            assert_eq!(buffer.try_clone().as_ref(), Ok(&buffer));
+        }
+        let mut lines = Buffer::<Line>::zeroed(100).unwrap();
+        lines[99].0[7] = 1;
+        assert_eq!(lines.try_clone().as_ref(), Ok(&lines));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::host::stream::Aof;
 use crate::host::{Measure, Native, Tally, TypeHandle};
 pub use crate::structures::bloom::Filter;
 use crate::structures::bloom::layout::{blocked, redisbloom};
-use crate::structures::buffer::{OutOfMemory, Part};
+use crate::structures::buffer::Part;
 
 static TYPE: TypeHandle = TypeHandle::new();
 static TALLY: Tally = Tally::new();
@@ -70,14 +70,13 @@ impl Stored for Filter {
         codec::bloom::load(source, version)
     }
 
-    fn save(&self, _purpose: Purpose, sink: &mut impl Sink) -> Result<(), OutOfMemory> {
+    fn save(&self, _purpose: Purpose, sink: &mut impl Sink) {
         codec::bloom::save(self, sink);
-        Ok(())
     }
 
     fn rewrite(&self, aof: &mut Aof) -> bool {
         let command = c"BF.LOADCHUNK";
-        aof.chunk(command, 1, &codec::bloom::header(self));
+        aof.chunk(command, 1, codec::bloom::header_in(self, &mut [0; codec::bloom::MAX_HEADER]));
         let mut iterator = 1;
         while let Some((next, data)) = codec::bloom::chunk(self, iterator) {
             aof.chunk(command, next, data);

@@ -6,7 +6,7 @@ use super::{Purpose, Stored};
 use crate::codec::{self, LoadError, Sink, Source};
 use crate::host::stream::Aof;
 use crate::host::{Measure, Native, Tally, TypeHandle};
-use crate::structures::buffer::{OutOfMemory, Part};
+use crate::structures::buffer::Part;
 use crate::structures::cms;
 
 /// A sketch as keys hold it: its place stays while its content changes.
@@ -48,9 +48,8 @@ impl Stored for Sketch {
         codec::cms::load(source, version).map(Self::new)
     }
 
-    fn save(&self, _purpose: Purpose, sink: &mut impl Sink) -> Result<(), OutOfMemory> {
+    fn save(&self, _purpose: Purpose, sink: &mut impl Sink) {
         codec::cms::save(self, sink);
-        Ok(())
     }
 
     fn rewrite(&self, aof: &mut Aof) -> bool {

@@ -7,7 +7,7 @@ use super::{Purpose, Stored};
 use crate::codec::{self, LoadError, Sink, Source};
 use crate::host::stream::Aof;
 use crate::host::{Level, Measure, Native, Tally, TypeHandle, log};
-use crate::structures::buffer::{OutOfMemory, Part};
+use crate::structures::buffer::Part;
 use crate::structures::cuckoo;
 
 /// A cuckoo filter as keys hold it: its place stays while its content changes.
@@ -57,9 +57,8 @@ impl Stored for Filter {
         Ok(Self::new(filter))
     }
 
-    fn save(&self, _purpose: Purpose, sink: &mut impl Sink) -> Result<(), OutOfMemory> {
+    fn save(&self, _purpose: Purpose, sink: &mut impl Sink) {
         codec::cuckoo::save(self, sink);
-        Ok(())
     }
 
     fn rewrite(&self, aof: &mut Aof) -> bool {

@@ -16,7 +16,7 @@ use redis_module::raw;
 use crate::codec::{LoadError, Sink, Source};
 use crate::host::stream::{Aof, DigestSink, RdbSink, RdbSource};
 use crate::host::{self, Ctx, Level, LoadFailure, Native, alloc};
-use crate::structures::buffer::{OutOfMemory, Part};
+use crate::structures::buffer::Part;
 
 /// A value that is saved, loaded and freed with its key.
 pub trait Stored: Native {
@@ -32,12 +32,9 @@ pub trait Stored: Native {
     /// As [`LoadError`] says.
     fn load(source: &mut impl Source, version: c_int) -> Result<Self, LoadError>;
 
-    /// Writes the current version.
-    ///
-    /// # Errors
-    ///
-    /// [`OutOfMemory`] before anything is written.
-    fn save(&self, purpose: Purpose, sink: &mut impl Sink) -> Result<(), OutOfMemory>;
+    /// Writes the current version. What is written loads, however little memory there
+    /// is: saving cannot fail, as the server has no way to be told.
+    fn save(&self, purpose: Purpose, sink: &mut impl Sink);
 
     /// Writes the commands that make the key anew; whether that worked.
     fn rewrite(&self, aof: &mut Aof) -> bool;
@@ -58,6 +55,8 @@ pub enum Purpose {
     /// A payload of `DUMP`, or the snapshot of a server on its own: what is loaded
     /// must answer alike, here and in RedisBloom.
     Dump,
+    /// `DEBUG DIGEST`: equal content must be written alike, also where memory is short.
+    Digest,
 }
 
 /// Registers all types.
@@ -144,10 +143,10 @@ unsafe extern "C" fn rdb_save<T: Stored>(io: *mut raw::RedisModuleIO, value: *mu
     let saved = unsafe {
         with(value, |value: &T| {
             let purpose = if host::saves_faithfully() { Purpose::Snapshot } else { Purpose::Dump };
-            value.save(purpose, &mut RdbSink::from_raw(io))
+            value.save(purpose, &mut RdbSink::from_raw(io));
         })
     };
-    if saved != Some(Ok(())) {
+    if saved.is_none() {
         host::log(Level::Warning, "ferrobloom: a key could not be saved");
     }
 }
@@ -158,11 +157,14 @@ unsafe extern "C" fn aof_rewrite<T: Stored>(
     key: *mut raw::RedisModuleString,
     value: *mut c_void,
 ) {
-    // SAFETY: live stream and key, a value of this type.
-    let written =
-        unsafe { with(value, |native: &T| native.rewrite(&mut Aof::from_raw(io, key, value))) };
+    // SAFETY: a live stream and key.
+    let mut aof = unsafe { Aof::from_raw(io, key, value) };
+    // SAFETY: a value of this type.
+    let written = unsafe { with(value, |native: &T| native.rewrite(&mut aof)) };
     if written != Some(true) {
         host::log(Level::Warning, "ferrobloom: a key could not be written to the AOF");
+        // Else the new file would take the place of one that has the key.
+        host::guard(|| aof.fail());
     }
 }
 
@@ -213,11 +215,11 @@ unsafe extern "C" fn copy<T: Stored>(
     unsafe { with(value, T::try_clone) }.flatten().map_or(ptr::null_mut(), given)
 }
 
-/// Equal content, equal digest: over what would be saved.
+/// Equal content, equal digest.
 unsafe extern "C" fn digest<T: Stored>(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
     // SAFETY: a live digest and a value of this type.
     unsafe {
-        with(value, |value: &T| value.save(Purpose::Snapshot, &mut DigestSink::from_raw(digest)))
+        with(value, |value: &T| value.save(Purpose::Digest, &mut DigestSink::from_raw(digest)))
     };
 }
 

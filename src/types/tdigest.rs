@@ -7,7 +7,7 @@ use crate::codec::tdigest::{self as codec, Form};
 use crate::codec::{LoadError, Sink, Source};
 use crate::host::stream::Aof;
 use crate::host::{Measure, Native, Tally, TypeHandle};
-use crate::structures::buffer::{OutOfMemory, Part};
+use crate::structures::buffer::Part;
 use crate::structures::tdigest::TDigest;
 
 /// The value of a key.
@@ -52,14 +52,14 @@ impl Stored for Digest {
         codec::load(source, version).map(Box::new)
     }
 
-    fn save(&self, purpose: Purpose, sink: &mut impl Sink) -> Result<(), OutOfMemory> {
+    fn save(&self, purpose: Purpose, sink: &mut impl Sink) {
         // Replicas and restarts go on where this digest stands. A payload is the
         // same as RedisBloom's.
-        let form = match purpose {
-            Purpose::Snapshot => Form::Exact,
-            Purpose::Dump => Form::Compressed,
-        };
-        codec::save(self, form, sink)
+        match purpose {
+            Purpose::Snapshot => codec::save(self, Form::Exact, sink),
+            Purpose::Dump => codec::save(self, Form::Compressed, sink),
+            Purpose::Digest => codec::save_plain(self, sink),
+        }
     }
 
     fn rewrite(&self, aof: &mut Aof) -> bool {

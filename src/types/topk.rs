@@ -6,7 +6,7 @@ use super::{Purpose, Stored};
 use crate::codec::{self, LoadError, Sink, Source};
 use crate::host::stream::Aof;
 use crate::host::{Measure, Native, Tally, TypeHandle};
-use crate::structures::buffer::{OutOfMemory, Part};
+use crate::structures::buffer::Part;
 use crate::structures::topk;
 
 /// A sketch as keys hold it: its place stays while its content changes.
@@ -48,8 +48,11 @@ impl Stored for TopK {
         codec::topk::load(source, version).map(Self::new)
     }
 
-    fn save(&self, _purpose: Purpose, sink: &mut impl Sink) -> Result<(), OutOfMemory> {
-        codec::topk::save(self, sink)
+    fn save(&self, purpose: Purpose, sink: &mut impl Sink) {
+        match purpose {
+            Purpose::Snapshot | Purpose::Dump => codec::topk::save(self, sink),
+            Purpose::Digest => codec::topk::save_plain(self, sink),
+        }
     }
 
     fn rewrite(&self, aof: &mut Aof) -> bool {

@@ -14,7 +14,7 @@ fn digest(compression: u64, values: &[f64]) -> TDigest {
 
 fn saved(digest: &TDigest, form: Form) -> Fields {
     let mut fields = Fields::default();
-    save(digest, form, &mut fields).unwrap();
+    save(digest, form, &mut fields);
     fields
 }
 
@@ -226,6 +226,71 @@ fn digests() -> impl Strategy<Value = TDigest> {
     })
 }
 
+fn plain(digest: &TDigest) -> Fields {
+    let mut fields = Fields::default();
+    save_plain(digest, &mut fields);
+    fields
+}
+
+/// Compression 10, bounds 0 and 100: 20 x 16 and 60 x 1 merged, 95 x 1 and 3 x 7 in the
+/// buffer.
+fn sound_plain() -> Fields {
+    let doubles = |values: &[f64]| values.iter().copied().map(Field::Double).collect::<Vec<_>>();
+    let mut fields = doubles(&[1.0, f64::MAX, -f64::MAX]);
+    fields.extend([16, 0, 0, 0].map(Field::Unsigned));
+    fields.extend(doubles(&[0.0, 0.5, 10.0, 0.0, 100.0]));
+    fields.extend([2, 2, 5].map(Field::Unsigned));
+    for (mean, weight) in [(20.0, 16), (60.0, 1), (95.0, 1), (3.0, 7)] {
+        fields.extend([Field::Double(mean), Field::Unsigned(weight)]);
+    }
+    Fields(fields.into())
+}
+
+#[test]
+fn the_plain_form_is_as_described() {
+    let digest = loaded(&sound_plain()).unwrap();
+    assert_eq!((digest.merged().len(), digest.unmerged().len()), (2, 2));
+    assert_eq!((digest.observations(), digest.compressions()), (25, 5));
+    assert_eq!((digest.min(), digest.max()), (Some(0.0), Some(100.0)));
+    assert_eq!(plain(&digest), sound_plain());
+}
+
+#[test]
+fn plain_data_that_make_no_sense_are_refused() {
+    for len in 0..sound_plain().0.len() {
+        let mut fields = sound_plain();
+        fields.0.truncate(len);
+        assert_eq!(loaded(&fields), Err(LoadError::ShortRead), "{len}");
+    }
+    for (at, bad) in [
+        (0, Field::Double(2.0)),
+        (1, Field::Double(f64::NAN)),
+        (3, Field::Unsigned(17)),
+        (5, Field::Unsigned(1)),
+        (7, Field::Double(f64::NAN)),
+        (9, Field::Double(0.0)),
+        (10, Field::Double(f64::NAN)),
+        (10, Field::Double(30.0)),
+        (11, Field::Double(f64::INFINITY)),
+        (11, Field::Double(90.0)),
+        (12, Field::Unsigned(69)),
+        (13, Field::Unsigned(u64::MAX)),
+        (14, Field::Unsigned(u64::MAX)),
+        (15, Field::Double(61.0)),
+        (15, Field::Double(f64::NAN)),
+        (21, Field::Double(-1.0)),
+        (21, Field::Double(f64::NAN)),
+        (16, Field::Unsigned(0)),
+        (16, Field::Unsigned(MAX_WEIGHT)),
+        (22, Field::Unsigned(u64::MAX)),
+    ] {
+        let mut fields = sound_plain();
+        fields.0[at] = bad.clone();
+        let refused = matches!(loaded(&fields), Err(LoadError::Inconsistent(_)));
+        assert!(refused, "{bad:?} at {at}");
+    }
+}
+
 proptest! {
     #[test]
     fn the_exact_form_comes_back_equal_and_stays_so(mut digest in digests(), more in values()) {
@@ -233,6 +298,12 @@ proptest! {
         prop_assert_eq!(&copy, &digest);
         digest.add_all(&more, FREE).unwrap();
         copy.add_all(&more, FREE).unwrap();
+        prop_assert_eq!(&copy, &digest);
+    }
+
+    #[test]
+    fn the_plain_form_comes_back_equal(digest in digests()) {
+        let copy = loaded(&plain(&digest)).unwrap();
         prop_assert_eq!(&copy, &digest);
     }
 
