@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 
+use super::accepted::Accepted;
 use super::error::{self, Error, bf as text};
 use super::limits;
 use super::lookup::{ContainsBatch, reply_found};
@@ -410,10 +411,7 @@ fn insert_all(
         out.array_begin();
     }
     let (mut done, mut added, mut refused) = (0, 0, 0);
-    // The items that a replica is to see, where not all of them: one that was
-    // refused here for want of memory must not be added there, and a replica that
-    // refuses one itself raises an alarm.
-    let mut accepted: Option<Vec<StringRef<'_>>> = None;
+    let mut accepted = Accepted::new(items, 0, 1);
     items.batches::<BATCH>(|batch| {
         let mut outcomes: [Insertion; BATCH] = [Ok(false); BATCH];
         let outcomes = &mut outcomes[..batch.len()];
@@ -422,11 +420,7 @@ fn insert_all(
         for outcome in &outcomes[..count] {
             added += u64::from(*outcome == Ok(true));
             refused += u64::from(outcome.is_err());
-            if outcome.is_err() {
-                accepted.get_or_insert_with(|| items.take(done).iter().collect());
-            } else if let Some(accepted) = &mut accepted {
-                accepted.push(items.string(done));
-            }
+            accepted.note(outcome.is_ok());
             reply_insertion(&mut out, *outcome);
             done += 1;
         }
@@ -440,10 +434,7 @@ fn insert_all(
     warn_of(&filter, key, layers, !scaling && refused > 0);
     if added > 0 {
         filter.changed(ADDED);
-        match accepted {
-            None => out.replicate(),
-            Some(accepted) => out.replicate_as(c"BF.MADD", key, &accepted),
-        }
+        accepted.replicate(&mut out, c"BF.MADD", key);
     }
     Ok(())
 }

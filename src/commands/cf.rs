@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 
+use super::accepted::Accepted;
 use super::error::{self, Error, cf as text};
 use super::limits;
 use super::lookup::{ContainsBatch, reply_found};
@@ -138,10 +139,8 @@ fn insert(call: Call<'_>, which: Insertion, command: &CStr) -> Result<(), Error>
     let mut filter = opened(&mut keys, &mut out, key, params, items.len())?;
     let before = filter.tables().len();
     out.array(items.len());
-    let (mut done, mut added, mut refused) = (0, 0, 0);
-    // What a replica is to see, where not all of it: an item that was refused here
-    // for a limit or want of memory must not be added there.
-    let mut accepted: Option<Vec<StringRef<'_>>> = None;
+    let (mut added, mut refused) = (0, 0);
+    let mut accepted = Accepted::new(options.word_and_items, 1, 1);
     items.batches::<BATCH>(|batch| {
         let mut outcomes = [Outcome::Full; BATCH];
         let outcomes = &mut outcomes[..batch.len()];
@@ -156,14 +155,8 @@ fn insert(call: Call<'_>, which: Insertion, command: &CStr) -> Result<(), Error>
             let taken = matches!(outcome, Outcome::Inserted | Outcome::Present);
             added += u64::from(*outcome == Outcome::Inserted);
             refused += u64::from(!taken);
-            if !taken {
-                accepted
-                    .get_or_insert_with(|| options.word_and_items.take(1 + done).iter().collect());
-            } else if let Some(accepted) = &mut accepted {
-                accepted.push(items.string(done));
-            }
+            accepted.note(taken);
             reply_outcome(&mut out, which, *outcome);
-            done += 1;
         }
         true
     });
@@ -172,10 +165,7 @@ fn insert(call: Call<'_>, which: Insertion, command: &CStr) -> Result<(), Error>
     warn_of(&filter, key, before, refused > 0);
     if added > 0 {
         filter.changed(ADDED);
-        match accepted {
-            None => out.replicate(),
-            Some(accepted) => out.replicate_as(command, key, &accepted),
-        }
+        accepted.replicate(&mut out, command, key);
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::ffi::CStr;
 
 use super::error::{Error, cms as text};
 use super::limits;
+use super::lookup::look_up;
 use super::parse::cms::{self as parse, amount};
 use super::table::cms as table;
 use crate::host::spec::Spec;
@@ -132,17 +133,14 @@ impl Command for Query {
     fn run(call: Call<'_>) -> Result<(), Error> {
         let Call { args, keys, mut out } = call;
         let sketch = keys.read::<Sketch>(args.string(1))?.ok_or(text::NO_KEY)?;
-        let items = args.from(2);
-        out.array(items.len());
-        let mut hits = 0;
-        items.batches::<BATCH>(|batch| {
+        look_up(&mut out, args.from(2), &metrics::CMS, |batch, out| {
+            let mut hits = 0;
             sketch.query(batch, |estimate| {
                 hits += u64::from(estimate > 0);
                 out.integer(estimate.into());
             });
-            true
+            hits
         });
-        metrics::CMS.looked_up(items.len() as u64, hits);
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! What commands mean: arguments to structure, structure to reply, and what goes to
 //! replicas. A command file never touches bits or stored bytes.
 
+mod accepted;
 mod args;
 mod bf;
 mod cf;

@@ -1,13 +1,13 @@
 //! `TOPK.*`: Top-K sketches.
 
-use std::ffi::CStr;
-
+use super::accepted::Accepted;
 use super::error::{Error, topk as text};
 use super::limits;
+use super::lookup::look_up;
 use super::parse::topk::{self as parse, increment};
 use super::table::topk as table;
 use crate::host::spec::Spec;
-use crate::host::{Args, Call, Command, ErrorText, Output, StringRef};
+use crate::host::{Call, Command, ErrorText, Output};
 use crate::metrics;
 use crate::structures::BATCH;
 use crate::structures::quota::{Growth, Quota};
@@ -57,7 +57,7 @@ impl Command for Add {
         let key = args.string(1);
         let mut topk = keys.write::<TopK>(key)?.ok_or(text::NO_KEY)?;
         let items = args.from(2);
-        let mut accepted = Accepted::new(items, 1);
+        let mut accepted = Accepted::new(items, 0, 1);
         out.array(items.len());
         items.batches::<BATCH>(|batch| {
             let mut units: [(&[u8], u32); BATCH] = [(&[], 1); BATCH];
@@ -96,7 +96,7 @@ impl Command for IncrBy {
         let others = pairs.take(pairs.len() - 2);
         others.iter().skip(1).step_by(2).try_for_each(|argument| increment(argument).map(drop))?;
         let good = if increment(last.string(1)).is_ok() { pairs } else { others };
-        let mut accepted = Accepted::new(pairs, 2);
+        let mut accepted = Accepted::new(pairs, 0, 2);
         out.array(pairs.len() / 2);
         let mut changed = false;
         good.pairs::<BATCH, _, _>(increment, |batch| {
@@ -143,44 +143,6 @@ fn add<'a>(
     changed
 }
 
-/// What replicas are to see of a call: an addition that was refused here, for want
-/// of memory, must not be made there.
-struct Accepted<'a> {
-    args: Args<'a>,
-    /// Arguments of one addition.
-    width: usize,
-    done: usize,
-    /// The arguments of accepted additions, where not all were.
-    some: Option<Vec<StringRef<'a>>>,
-}
-
-impl<'a> Accepted<'a> {
-    fn new(args: Args<'a>, width: usize) -> Self {
-        Self { args, width, done: 0, some: None }
-    }
-
-    /// Notes what became of the next addition.
-    #[inline]
-    fn note(&mut self, accepted: bool) {
-        if !accepted {
-            self.some.get_or_insert_with(|| self.args.take(self.done).iter().collect());
-        } else if let Some(some) = &mut self.some {
-            some.extend(self.args.from(self.done).take(self.width).iter());
-        }
-        self.done += self.width;
-    }
-
-    /// Sends on what was accepted; whether there was anything.
-    fn replicate(&self, out: &mut Output<'_>, command: &CStr, key: StringRef<'_>) -> bool {
-        match &self.some {
-            Some(some) if some.is_empty() => return false,
-            None => out.replicate(),
-            Some(some) => out.replicate_as(command, key, some),
-        }
-        true
-    }
-}
-
 /// `TOPK.QUERY key item [item ...]`
 pub(super) struct Query;
 
@@ -191,17 +153,14 @@ impl Command for Query {
     fn run(call: Call<'_>) -> Result<(), Error> {
         let Call { args, keys, mut out } = call;
         let topk = keys.read::<TopK>(args.string(1))?.ok_or(text::NO_KEY)?;
-        let items = args.from(2);
-        out.array(items.len());
-        let mut hits = 0;
-        items.batches::<BATCH>(|batch| {
+        look_up(&mut out, args.from(2), &metrics::TOPK, |batch, out| {
+            let mut hits = 0;
             topk.query(batch, |listed| {
                 hits += u64::from(listed);
                 out.bool(listed);
             });
-            true
+            hits
         });
-        metrics::TOPK.looked_up(items.len() as u64, hits);
         Ok(())
     }
 }
@@ -216,17 +175,14 @@ impl Command for Count {
     fn run(call: Call<'_>) -> Result<(), Error> {
         let Call { args, keys, mut out } = call;
         let topk = keys.read::<TopK>(args.string(1))?.ok_or(text::NO_KEY)?;
-        let items = args.from(2);
-        out.array(items.len());
-        let mut hits = 0;
-        items.batches::<BATCH>(|batch| {
+        look_up(&mut out, args.from(2), &metrics::TOPK, |batch, out| {
+            let mut hits = 0;
             topk.count(batch, |count| {
                 hits += u64::from(count > 0);
                 out.integer(count.into());
             });
-            true
+            hits
         });
-        metrics::TOPK.looked_up(items.len() as u64, hits);
         Ok(())
     }
 }
