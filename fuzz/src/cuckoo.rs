@@ -58,9 +58,17 @@ pub fn ops_cuckoo(data: &[u8]) {
     dump(&filter);
 }
 
+/// Some items, the first `most` of them.
+fn at_most<'a>(most: usize, input: &mut Input<'a>) -> Vec<&'a [u8]> {
+    let mut items = input.items();
+    items.truncate(most);
+    items
+}
+
 fn operate(filter: &mut Filter, input: &mut Input<'_>) {
     let mut held = HashMap::<Vec<u8>, u64>::new();
-    // A look-up tries every sub-filter, and a header may announce 65,535.
+    // A look-up tries every sub-filter, and a header may announce 65,535: then there are
+    // few operations, with few items each.
     let most = MOST_OPERATIONS / filter.tables().len().min(MOST_OPERATIONS);
     for _ in 0..most {
         if input.is_empty() {
@@ -74,7 +82,7 @@ fn operate(filter: &mut Filter, input: &mut Input<'_>) {
                 }
             }
             1 => {
-                let items = input.items();
+                let items = at_most(most, input);
                 let which = if input.flag() { Insertion::Every } else { Insertion::Absent };
                 let mut outcomes = vec![Outcome::Full; items.len()];
                 filter.insert_batch(&items, which, LIMITS, &mut outcomes);
@@ -93,7 +101,7 @@ fn operate(filter: &mut Filter, input: &mut Input<'_>) {
                 }
             }
             3 => {
-                let items = input.items();
+                let items = at_most(most, input);
                 let mut found = vec![false; items.len()];
                 filter.contains_batch(&items, &mut found);
                 for (item, found) in items.iter().zip(found) {
