@@ -59,6 +59,19 @@ fn filters_that_do_not_scale_keep_the_rate_at_their_capacity() {
     assert_kept(settings.as_flattened());
 }
 
+#[test]
+fn filters_that_do_not_scale_keep_the_rate_when_they_refuse_items() {
+    let settings = [0.25, 0.1, 0.03, 0.01, 1e-3].map(|rate| {
+        [
+            Setting::full(rate, 7).sampled(200, 2_000),
+            Setting::full(rate, 100).sampled(100, 5_000),
+            Setting::full(rate, 2_000).sampled(20, 20_000),
+            Setting::full(rate, 50_000).sampled(2, 200_000),
+        ]
+    });
+    assert_kept(settings.as_flattened());
+}
+
 /// Otherwise the tests above could not fail: RedisBloom's layout breaks the promise by
 /// these factors and more.
 #[test]

@@ -45,7 +45,7 @@ fn main() -> ExitCode {
             "| {:>7} | {:>8} | {:>6} | {:>8} | {:>9} | {:>20} | {:>9.2} | {:>20} | {:>9.2} |",
             scientific(asked),
             params.capacity,
-            if params.scaling { params.expansion.to_string() } else { "none".to_owned() },
+            growth(setting),
             setting.items,
             ours.all_queries(),
             measured(&ours),
@@ -85,10 +85,23 @@ fn settings() -> Vec<Setting> {
         settings.push(Setting::scaling(rate, 10_000, 2, 10_000).sampled(10, queries / 10));
         settings.push(Setting::nonscaling(rate, 1_000_000).sampled(1, queries));
     }
+    for rate in [0.25, 0.1, 0.01] {
+        settings.push(Setting::full(rate, 100).sampled(1_000, 1_000));
+        settings.push(Setting::full(rate, 100_000).sampled(10, 200_000));
+    }
     for rate in [0.01, 0.001] {
         settings.push(Setting::scaling(rate, 50_000_000, 2, 50_000_000).sampled(1, 5_000_000));
     }
     settings
+}
+
+/// The expansion of a filter that scales; whether another one was filled until it refused.
+fn growth(setting: &Setting) -> String {
+    match (setting.params.scaling, setting.until_full) {
+        (true, _) => setting.params.expansion.to_string(),
+        (false, false) => "none".to_owned(),
+        (false, true) => "full".to_owned(),
+    }
 }
 
 /// A measured rate and its standard deviation.

@@ -13,6 +13,8 @@ pub(crate) struct Setting {
     /// Distinct items that it is filled with. It counts a few less, as it takes some
     /// for present when they are added.
     pub(crate) items: u64,
+    /// Whether it is given more items, until it refuses one.
+    pub(crate) until_full: bool,
     /// Filters that are filled, each with a seed and items of its own.
     pub(crate) fills: u64,
     /// Absent items that are looked up in each.
@@ -23,13 +25,18 @@ impl Setting {
     /// A filter that scales, by its rate, capacity and expansion.
     pub(crate) fn scaling(error_rate: f64, capacity: u64, expansion: u32, items: u64) -> Self {
         let params = Params { capacity, error_rate, expansion, scaling: true };
-        Self { params, items, fills: 1, queries: 0 }
+        Self { params, items, until_full: false, fills: 1, queries: 0 }
     }
 
     /// A filter that does not scale, given as many items as it is made for.
     pub(crate) fn nonscaling(error_rate: f64, capacity: u64) -> Self {
         let params = Params { capacity, error_rate, expansion: 2, scaling: false };
-        Self { params, items: capacity, fills: 1, queries: 0 }
+        Self { params, items: capacity, until_full: false, fills: 1, queries: 0 }
+    }
+
+    /// A filter that does not scale, given items until it refuses one.
+    pub(crate) fn full(error_rate: f64, capacity: u64) -> Self {
+        Self { until_full: true, ..Self::nonscaling(error_rate, capacity) }
     }
 
     /// With so many filters, and so many queries of each.
@@ -54,6 +61,9 @@ impl Setting {
             // Items of this fill; those that are looked up have the highest bit.
             let first = fill << 40;
             add(&mut filter, first, self.items);
+            if self.until_full {
+                fill_up(&mut filter, first + self.items);
+            }
             sample.false_positives.push(count_present(&filter, 1 << 63 | first, self.queries));
             sample.bits += (filter.heap_bytes() * 8) as f64 / (self.items * self.fills) as f64;
         }
@@ -110,6 +120,13 @@ fn add(filter: &mut Filter, first: u64, count: u64) {
         filter.insert_batch(&slices, Quota::UNLIMITED, &mut outcomes);
         assert!(outcomes.iter().all(Result::is_ok), "an item was refused");
     }
+}
+
+/// Adds numbers from `first` on until one is refused.
+fn fill_up(filter: &mut Filter, first: u64) {
+    let mut numbers = first..;
+    let mut accepts = |number: u64| filter.insert(&number.to_le_bytes(), Quota::UNLIMITED).is_ok();
+    while numbers.next().is_some_and(&mut accepts) {}
 }
 
 /// How many of `count` numbers from `first` on the filter reports.

@@ -141,26 +141,49 @@ pub fn budget(rate: f64, index: usize, scaling: bool) -> f64 {
 /// The shape of layer `index` for `capacity` items, in a chain that keeps to `rate`.
 /// `None` where it exceeds the address space.
 ///
+/// A layer counts the items that were new to it. One that a filter takes for present is
+/// not counted, and sets no bit: when the layer has counted `capacity` items, it has the
+/// bits of a few items more. In a chain that goes on, the rates of the layers to come
+/// leave room for that; a filter that ends there is made for those items too.
+pub fn shape(rate: f64, capacity: u64, index: usize, scaling: bool) -> Option<Shape> {
+    let limit = most_bits(rate, capacity, index, scaling) / 8.0;
+    let budget = budget(rate, index, scaling);
+    let shape = shape_within(capacity, budget, limit)?;
+    if scaling {
+        return Some(shape);
+    }
+    let offered = capacity as f64 / (1.0 - mean_rate(shape, capacity));
+    shape_within(offered as u64, budget, limit * offered / capacity as f64)
+}
+
+/// The mean rate of a layer while it is filled with `items` items.
+fn mean_rate(shape: Shape, items: u64) -> f64 {
+    const PARTS: u64 = 16;
+    let at_middle =
+        |part: u64| shape.rate((items as f64 * (part as f64 + 0.5) / PARTS as f64) as u64);
+    (0..PARTS).map(at_middle).sum::<f64>() / PARTS as f64
+}
+
+/// The shape for `items` items that keeps to `budget`, in `limit` bytes if that can be.
+///
 /// The least number of lines an item that takes no more memory than RedisBloom's
 /// layer: each line of an item is a miss of the cache, and more lines even out the
 /// loads, so that fewer bits do.
-pub fn shape(rate: f64, capacity: u64, index: usize, scaling: bool) -> Option<Shape> {
-    let budget = budget(rate, index, scaling);
-    let limit = most_bits(rate, capacity, index, scaling) / 8.0;
+fn shape_within(items: u64, budget: f64, limit: f64) -> Option<Shape> {
     if limit > (1u64 << 60) as f64 {
         return None;
     }
-    if capacity as f64 * log2(1.0 / budget) < 8.0 * FREE_BYTES_AT_MOST as f64 {
-        let free = free(capacity, budget);
+    if items as f64 * log2(1.0 / budget) < 8.0 * FREE_BYTES_AT_MOST as f64 {
+        let free = free(items, budget);
         if free.bytes() <= FREE_BYTES {
             return Some(free);
         }
-        let lines = (1..=MOST_REGIONS).find_map(|s| lines(capacity, budget, s, limit));
+        let lines = (1..=MOST_REGIONS).find_map(|s| lines(items, budget, s, limit));
         return Some(lines.unwrap_or(free));
     }
-    let fitting = (1..=MOST_REGIONS).find_map(|s| lines(capacity, budget, s, limit));
+    let fitting = (1..=MOST_REGIONS).find_map(|s| lines(items, budget, s, limit));
     fitting.or_else(|| {
-        let all = (1..=MOST_REGIONS).filter_map(|s| lines(capacity, budget, s, limit * 2.0));
+        let all = (1..=MOST_REGIONS).filter_map(|s| lines(items, budget, s, limit * 2.0));
         all.min_by_key(|shape| shape.bytes())
     })
 }

@@ -114,7 +114,9 @@ fn a_layer_takes_no_more_memory_than_redisblooms() {
             assert!(ours <= redisbloom(rate, capacity, 1, 1), "{rate} {capacity}: {ours}");
             let shape = sizing::shape(rate, capacity, 0, false).unwrap();
             let ours = Chain::first_bytes(shape) as f64;
-            assert!(ours <= 1.035 * redisbloom(rate * 2.0, capacity, 1, 1), "{rate} {capacity}");
+            // RedisBloom's exceeds a lax rate before it refuses items.
+            let limit = 1.035 * (1.0 + rate / 2.0) * redisbloom(rate * 2.0, capacity, 1, 1);
+            assert!(ours <= limit, "{rate} {capacity}");
         }
     }
 }
