@@ -153,7 +153,7 @@ pub fn shape(rate: f64, capacity: u64, index: usize, scaling: bool) -> Option<Sh
         return Some(shape);
     }
     let offered = capacity as f64 / (1.0 - mean_rate(shape, capacity));
-    shape_within(offered as u64, budget, limit * offered / capacity as f64)
+    shape_within(offered.ceil() as u64, budget, limit * offered / capacity as f64)
 }
 
 /// The mean rate of a layer while it is filled with `items` items.
