@@ -1,23 +1,16 @@
 //! The Bloom family.
 
+use super::{ASK, ITEM, ITEMS, KEY};
 use crate::host::spec::{Arg, KeyAccess, KeySpec, Spec};
-
-const KEY: Arg = Arg::key(c"key", 0);
-const ITEM: Arg = Arg::string(c"item");
-const ITEMS: Arg = Arg::string(c"item").multiple();
 
 /// What readers share.
 const READER: Spec = Spec {
-    name: c"",
     arity: 3,
     flags: c"readonly fast",
     acl: c"read bloom",
-    keys: &[KeySpec::first(KeyAccess::Read)],
-    tips: c"",
-    summary: c"",
-    complexity: c"",
     since: c"1.0.0",
     args: &[KEY, ITEM],
+    ..ASK
 };
 
 /// What writers share.

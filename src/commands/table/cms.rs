@@ -1,22 +1,10 @@
 //! The count-min sketch family.
 
+use super::{ASK, KEY};
 use crate::host::spec::{Arg, KeyAccess, KeyPlace, KeySpec, Spec};
 
-const KEY: Arg = Arg::key(c"key", 0);
-
 /// What readers share.
-const READER: Spec = Spec {
-    name: c"",
-    arity: -3,
-    flags: c"readonly",
-    acl: c"read cms",
-    keys: &[KeySpec::first(KeyAccess::Read)],
-    tips: c"",
-    summary: c"",
-    complexity: c"",
-    since: c"2.0.0",
-    args: &[KEY, Arg::string(c"item").multiple()],
-};
+const READER: Spec = Spec { acl: c"read cms", ..ASK };
 
 /// What creators share.
 const CREATOR: Spec = Spec {

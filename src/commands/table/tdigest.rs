@@ -1,22 +1,17 @@
 //! The t-digest family.
 
+use super::{ASK, KEY};
 use crate::host::spec::{Arg, KeyAccess, KeyPlace, KeySpec, Spec};
 
-const KEY: Arg = Arg::key(c"key", 0);
 const COMPRESSION: Arg = Arg::integer(c"compression").after(c"COMPRESSION").optional();
 
 /// What readers share.
 const READER: Spec = Spec {
-    name: c"",
-    arity: -3,
-    flags: c"readonly",
     acl: c"read fast tdigest",
-    keys: &[KeySpec::first(KeyAccess::Read)],
-    tips: c"",
-    summary: c"",
     complexity: PER_ANSWER,
     since: c"2.4.0",
     args: &[KEY],
+    ..ASK
 };
 
 /// What writers share.

@@ -1,23 +1,10 @@
 //! The Top-K family.
 
+use super::{ASK, KEY};
 use crate::host::spec::{Arg, KeyAccess, KeySpec, Spec};
 
-const KEY: Arg = Arg::key(c"key", 0);
-const ITEMS: Arg = Arg::string(c"item").multiple();
-
 /// What readers share.
-const READER: Spec = Spec {
-    name: c"",
-    arity: -3,
-    flags: c"readonly",
-    acl: c"read topk",
-    keys: &[KeySpec::first(KeyAccess::Read)],
-    tips: c"",
-    summary: c"",
-    complexity: c"",
-    since: c"2.0.0",
-    args: &[KEY, ITEMS],
-};
+const READER: Spec = Spec { acl: c"read topk", ..ASK };
 
 /// What writers share. They return expelled items.
 const WRITER: Spec = Spec {
