@@ -73,7 +73,7 @@ docker: ## build the image (IMAGE=ferrobloom, RUNTIME=valkey/valkey:8.1-bookworm
 docker-run: docker ## run it on 127.0.0.1:PORT, data in the volume ferrobloom-data
 	docker run --rm -it -p 127.0.0.1:$(PORT):6379 -v ferrobloom-data:/data $(IMAGE)
 
-docker-test: docker ## test it: restarts, persistence, the integration tests
+docker-test: docker ## test it: restarts, persistence, the integration tests from outside and inside
 	@.ci/deps build
 	docker/test $(IMAGE)
 

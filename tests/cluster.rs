@@ -121,7 +121,7 @@ fn a_replica_takes_over_the_keys_of_its_node() {
     let Some(cluster) = Cluster::start() else { return };
     let (_, home) = cluster.place("{move}");
     let primary = &cluster.nodes[home];
-    let replica = Server::builder().config("cluster-enabled yes").start();
+    let replica = node();
     let (mut at_primary, mut at_replica) = (primary.resp2(), replica.resp2());
     let port = primary.port().to_string();
     assert_eq!(at_replica.call(&["CLUSTER", "MEET", "127.0.0.1", &port]), Reply::ok());
@@ -139,9 +139,18 @@ fn a_replica_takes_over_the_keys_of_its_node() {
         primary.info("replication", "connected_slaves").as_deref() == Some("1")
     });
     replica.wait_for_sync(primary);
+    let replica_id = my_id(&mut at_replica);
+    for node in &cluster.nodes {
+        let mut connection = node.resp2();
+        wait_until("the node knows whose replica the new one is", || {
+            let nodes = connection.line("CLUSTER NODES");
+            let mut lines = nodes.text().expect("a list of nodes").lines();
+            lines.any(|line| line.starts_with(&replica_id) && line.contains(&id))
+        });
+    }
     let before = primary.dump_all();
-    // An attempt lasts five seconds. The first can come before the other nodes know
-    // whose replica this one is.
+    // An attempt lasts five seconds. The other nodes can vote against the first all the
+    // same, while word of the last change to the cluster still goes round.
     let mut asked: Option<Instant> = None;
     wait_until("the replica takes over", || {
         if asked.is_none_or(|asked| asked.elapsed() > Duration::from_secs(6)) {
@@ -178,6 +187,12 @@ const OTHER_FAMILIES: &[&str] = &[
     "TDIGEST.ADD {move}td 1 2 3",
 ];
 
+/// A node to be. Votes against a replica bar its next try for four timeouts, which are
+/// a minute by default.
+fn node() -> Server {
+    Server::builder().config("cluster-enabled yes").config("cluster-node-timeout 4000").start()
+}
+
 struct Cluster {
     nodes: Vec<Server>,
 }
@@ -188,7 +203,6 @@ impl Cluster {
         if !own_server() {
             return None;
         }
-        let node = || Server::builder().config("cluster-enabled yes").start();
         let nodes: Vec<_> = (0..NODES).map(|_| node()).collect();
         let mut first = nodes[0].resp2();
         for (index, node) in (0..NODES).zip(&nodes) {
