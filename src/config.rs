@@ -239,12 +239,15 @@ pub fn register(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), LoadFailure> {
 
 fn apply_arguments(args: Args<'_>, defaults: &mut [CString]) -> Result<(), LoadFailure> {
     if !args.len().is_multiple_of(2) {
-        return Err(LoadFailure("Invalid number of arguments passed".into()));
+        let last = args.bytes(args.len() - 1).escape_ascii();
+        let why = format!("Invalid number of arguments passed: '{last}' has no value");
+        return Err(LoadFailure(why));
     }
     let mut args = args.iter();
     while let (Some(name), Some(value)) = (args.next(), args.next()) {
-        let index =
-            setting_named(name.bytes()).ok_or_else(|| LoadFailure("Unrecognized option".into()))?;
+        let unknown =
+            || LoadFailure(format!("Unrecognized option '{}'", name.bytes().escape_ascii()));
+        let index = setting_named(name.bytes()).ok_or_else(unknown)?;
         let setting = &SETTINGS[index].0;
         let name = setting.name.to_string_lossy();
         let replaced =

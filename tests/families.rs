@@ -147,6 +147,31 @@ fn what_would_pass_maxmemory_is_refused_and_nothing_evicted() {
     }
 }
 
+/// Where nobody set a limit. The server's allocator may promise such blocks.
+#[test]
+fn what_is_larger_than_the_machines_memory_is_refused() {
+    if !own_arguments() {
+        return;
+    }
+    let overcommit = fs::read_to_string("/proc/sys/vm/overcommit_memory");
+    if overcommit.is_ok_and(|text| text.trim() == "1") {
+        return skip("the system promises any amount of memory");
+    }
+    let info = fs::read_to_string("/proc/meminfo").expect("Linux");
+    let kib = |name: &str| -> u64 {
+        let line = info.lines().find(|line| line.starts_with(name)).expect("a line of it");
+        line.split_whitespace().nth(1).expect("a number").parse().expect("a number")
+    };
+    let bytes = (kib("MemTotal:") + kib("SwapTotal:")) * 1024 * 5 / 4;
+    let server = Server::builder().module_args(&["bf-max-memory-per-key", "0"]).start();
+    let mut connection = server.resp2();
+    for command in [format!("CMS.INITBYDIM k {} 1", bytes / 4), format!("CF.RESERVE k {bytes}")] {
+        let reply = connection.line(&command);
+        assert!(reply.error().is_some(), "{command}: {reply}");
+        assert_eq!(connection.line("EXISTS k"), Reply::Int(0));
+    }
+}
+
 #[test]
 fn a_digest_that_would_pass_maxmemory_refuses_observations_and_nothing_is_evicted() {
     if !own_server() {

@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::fmt;
+use std::io;
 use std::marker::PhantomData;
 use std::ptr;
 
@@ -76,7 +77,8 @@ impl Ctx<'_> {
         unsafe { raw::RedisModule_AddACLCategory }.is_some()
     }
 
-    /// Adds an ACL category, where the server has them for modules.
+    /// Adds an ACL category, where the server has them for modules. One that is there
+    /// already will do: a server that could not finish loading the module keeps them.
     ///
     /// # Errors
     ///
@@ -85,8 +87,13 @@ impl Ctx<'_> {
         // SAFETY: set once, before this.
         match unsafe { raw::RedisModule_AddACLCategory } {
             // SAFETY: a live context.
-            Some(add) => check(unsafe { add(self.raw, name.as_ptr()) }, "ACL category", name),
-            None => Ok(()),
+            Some(add) if unsafe { add(self.raw, name.as_ptr()) } != OK => {
+                match io::Error::last_os_error().kind() {
+                    io::ErrorKind::ResourceBusy => Ok(()),
+                    _ => check(super::ERR, "ACL category", name),
+                }
+            }
+            _ => Ok(()),
         }
     }
 
