@@ -28,10 +28,10 @@ build: ## build the module: target/release/libferrobloom.so
 run: build ## start a server with the module (PORT=6379, SERVER=redis-server)
 	@[ "$(SERVER)" != redis-server ] || .ci/deps server
 	@echo
-	@echo "The server listens on 127.0.0.1:$(PORT) until Ctrl-C. To try in another terminal:"
-	@echo "  redis-cli -p $(PORT) BF.ADD seen alice"
-	@echo "  redis-cli -p $(PORT) BF.EXISTS seen alice"
-	@echo "  redis-cli -p $(PORT) BF.INFO seen"
+	@echo "The server listens on 127.0.0.1:$(PORT) until Ctrl-C, and saves nothing. To try in another terminal:"
+	@echo "  redis-cli -p $(PORT) BF.ADD names alice"
+	@echo "  redis-cli -p $(PORT) BF.EXISTS names alice"
+	@echo "  redis-cli -p $(PORT) BF.INFO names"
 	@echo
 	$(SERVER) --bind 127.0.0.1 --port $(PORT) --save "" --loadmodule $(abspath $(MODULE))
 
@@ -65,7 +65,7 @@ examples: build ## run the examples (ATTACK=100000 invented IDs for the guard)
 	$(EXAMPLE) rebuild_and_swap
 	$(EXAMPLE) offline_build
 
-docker: ## build the image (IMAGE=ferrobloom, RUNTIME=valkey/valkey:8.1-bookworm, BUILDER)
+docker: ## build the image (IMAGE, RUNTIME=redis:7.4-bookworm or valkey/valkey:8.1-bookworm, BUILDER)
 	docker build $(DOCKER_FLAGS) -f docker/Dockerfile -t $(IMAGE) \
 		$(if $(BUILDER),--build-arg BUILDER=$(BUILDER)) \
 		$(if $(RUNTIME),--build-arg RUNTIME=$(RUNTIME)) .
