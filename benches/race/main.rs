@@ -10,8 +10,8 @@ mod cases;
 mod report;
 mod server;
 
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 
 use cases::{Case, Stage};
 use report::Row;
@@ -81,9 +81,31 @@ fn run(options: &Options) -> Result<(), String> {
     let markdown = report::markdown(&rows, &memory);
     println!("{markdown}");
     if let Some(out) = &options.out {
-        report::write(out, &markdown, &rows)?;
+        let place = format!(
+            "{}, {}, {} rounds",
+            processor(),
+            server_version(&options.server)?,
+            options.rounds
+        );
+        report::write(out, &place, &markdown, &rows)?;
     }
     Ok(())
+}
+
+/// The make of the processor, and how many of it.
+fn processor() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let mut names = info.lines().filter(|line| line.starts_with("model name"));
+    let name = names.next().and_then(|line| line.split(": ").nth(1)).unwrap_or("a processor");
+    format!("{} x {name}", 1 + names.count())
+}
+
+/// The server's make and version, as in `Redis server v=8.2.3`.
+fn server_version(server: &Path) -> Result<String, String> {
+    let output = Command::new(server).arg("--version").output();
+    let output = output.map_err(|error| format!("{}: {error}", server.display()))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.split_whitespace().take(3).collect::<Vec<_>>().join(" "))
 }
 
 /// Prepares both sides alike, then runs the stage's cases on them in turn.

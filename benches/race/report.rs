@@ -131,14 +131,19 @@ pub(crate) fn markdown(rows: &[Row], memory: &[MemoryRow]) -> String {
     out
 }
 
-/// Writes `bench.md` and `bench.svg` into the folder `out`.
-pub(crate) fn write(out: &Path, markdown: &str, rows: &[Row]) -> Result<(), String> {
-    let intro = "# Speed and memory beside RedisBloom\n\n\
+/// Writes `bench.md` and `bench.svg` into the folder `out`. `place` tells where and how it
+/// was measured.
+pub(crate) fn write(out: &Path, place: &str, markdown: &str, rows: &[Row]) -> Result<(), String> {
+    let intro = format!(
+        "# Speed and memory beside RedisBloom\n\n\
         CPU time of the server's main thread per item, in nanoseconds: the least of several\n\
         rounds in which the two modules take turns in the same server binary. The floor is\n\
         the same command on a key that does not exist. The goals are what this project set itself\n\
-        before it was written. To get it again: `make bench`.\n\n\
-        ![Times as fast as RedisBloom](bench.svg)\n\n";
+        before it was written. To get it again: `make bench`, or with another server\n\
+        `make bench SERVER=...`.\n\n\
+        {place}.\n\n\
+        ![Times as fast as RedisBloom](bench.svg)\n\n"
+    );
     std::fs::create_dir_all(out)
         .and_then(|()| std::fs::write(out.join("bench.md"), format!("{intro}{markdown}")))
         .and_then(|()| std::fs::write(out.join("bench.svg"), svg(rows)))
