@@ -248,13 +248,21 @@ impl Sketch {
     fn merged_cells(&self, sources: &[(Operand<'_>, i64)], first: usize) -> Option<[i64; BLOCK]> {
         let mut sums = [0i64; BLOCK];
         let mut overflow = false;
+        // With weights of any use no sum comes near the range's end, and then nothing
+        // need be checked on the way: twice as fast.
+        let weights = sources.iter().try_fold(0u64, |sum, s| sum.checked_add(s.1.unsigned_abs()));
+        let safe = weights.is_some_and(|sum| sum <= i64::MAX as u64 / u64::from(SATURATED));
         for &(source, weight) in sources {
-            for (sum, &cell) in sums.iter_mut().zip(&self.operand(source).cells[first..]) {
-                let (product, too_large) = weight.overflowing_mul(cell.into());
-                overflow |= too_large;
-                let (total, too_large) = sum.overflowing_add(product);
-                overflow |= too_large;
-                *sum = total;
+            let cells = &self.operand(source).cells[first..];
+            match (safe, weight) {
+                (true, 1) => add_cells(&mut sums, cells, |sum, cell| sum + cell),
+                (true, _) => add_cells(&mut sums, cells, |sum, cell| sum + weight * cell),
+                (false, _) => add_cells(&mut sums, cells, |sum, cell| {
+                    let (product, too_large) = weight.overflowing_mul(cell);
+                    let (total, too_large_in_all) = sum.overflowing_add(product);
+                    overflow |= too_large | too_large_in_all;
+                    total
+                }),
             }
         }
         let fit = sums.iter().fold(true, |fit, &sum| fit & (0..=SATURATED.into()).contains(&sum));
@@ -290,6 +298,14 @@ impl Sketch {
             places[..rows].iter().for_each(|&place| prefetch(&self.cells, place));
         }
         (places, rows)
+    }
+}
+
+/// Replaces each sum by what `add` makes of it and its cell.
+#[inline(always)]
+fn add_cells(sums: &mut [i64], cells: &[u32], mut add: impl FnMut(i64, i64) -> i64) {
+    for (sum, &cell) in sums.iter_mut().zip(cells) {
+        *sum = add(*sum, cell.into());
     }
 }
 
