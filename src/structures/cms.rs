@@ -216,11 +216,15 @@ impl Sketch {
             return Err(MergeError::Dimensions);
         }
         let count = self.merged_count(sources).ok_or(MergeError::Overflow)?;
+        // With weights of any use no sum comes near the range's end, and then nothing
+        // need be checked on the way: twice as fast.
+        let weights = sources.iter().try_fold(0u64, |sum, s| sum.checked_add(s.1.unsigned_abs()));
+        let safe = weights.is_some_and(|sum| sum <= i64::MAX as u64 / u64::from(SATURATED));
         for first in (0..self.cells.len()).step_by(BLOCK) {
-            self.merged_cells(sources, first).ok_or(MergeError::Overflow)?;
+            self.merged_cells(sources, safe, first).ok_or(MergeError::Overflow)?;
         }
         for first in (0..self.cells.len()).step_by(BLOCK) {
-            let sums = self.merged_cells(sources, first).ok_or(MergeError::Overflow)?;
+            let sums = self.merged_cells(sources, safe, first).ok_or(MergeError::Overflow)?;
             for (cell, sum) in self.cells[first..].iter_mut().zip(sums) {
                 // Both fit (checked above). Cells that stay 0 are not written, so
                 // that untouched pages stay unmapped.
@@ -244,14 +248,16 @@ impl Sketch {
     }
 
     /// The [`BLOCK`] cells from `first` on after a merge, fewer at the end of the
-    /// table, where the rest is 0; `None` where one is out of range.
-    fn merged_cells(&self, sources: &[(Operand<'_>, i64)], first: usize) -> Option<[i64; BLOCK]> {
+    /// table, where the rest is 0; `None` where one is out of range. `safe` tells that
+    /// no partial sum can be.
+    fn merged_cells(
+        &self,
+        sources: &[(Operand<'_>, i64)],
+        safe: bool,
+        first: usize,
+    ) -> Option<[i64; BLOCK]> {
         let mut sums = [0i64; BLOCK];
         let mut overflow = false;
-        // With weights of any use no sum comes near the range's end, and then nothing
-        // need be checked on the way: twice as fast.
-        let weights = sources.iter().try_fold(0u64, |sum, s| sum.checked_add(s.1.unsigned_abs()));
-        let safe = weights.is_some_and(|sum| sum <= i64::MAX as u64 / u64::from(SATURATED));
         for &(source, weight) in sources {
             let cells = &self.operand(source).cells[first..];
             match (safe, weight) {
@@ -482,7 +488,35 @@ mod tests {
         prop_oneof![3 => 0..100u64, 1 => 4_000_000_000..=i64::MAX as u64]
     }
 
+    /// Weights around those with which no sum can leave the range, and at its ends.
+    fn weight() -> impl Strategy<Value = i64> {
+        let border = i64::MAX / i64::from(SATURATED);
+        let edges = vec![0, 1, -1, border - 1, border, border + 1, i64::MAX, i64::MIN];
+        prop_oneof![-3..4i64, prop::sample::select(edges)]
+    }
+
     proptest! {
+        #[test]
+        fn a_merge_is_the_weighted_sum_or_an_error(
+            sources in prop::collection::vec((prop_oneof![0..3u32, Just(SATURATED)], weight()), 1..4),
+        ) {
+            let dimensions = Dimensions::new(1, 1).unwrap();
+            let of = |cell| {
+                Sketch::from_parts(dimensions, 0, Buffer::copy_of(&[cell]).unwrap()).unwrap()
+            };
+            let sketches: Vec<_> = sources.iter().map(|&(cell, weight)| (of(cell), weight)).collect();
+            let operands: Vec<_> =
+                sketches.iter().map(|(sketch, weight)| (Operand::Other(sketch), *weight)).collect();
+            let product = |cell: u32, weight: i64| weight.checked_mul(cell.into());
+            let sum = sources.iter().try_fold(0i64, |sum, &(cell, weight)| {
+                sum.checked_add(product(cell, weight)?)
+            });
+            let sum = sum.and_then(|sum| u32::try_from(sum).ok());
+            let mut merged = of(7);
+            prop_assert_eq!(merged.merge(&operands).ok(), sum.map(|_| ()));
+            prop_assert_eq!(merged, of(sum.unwrap_or(7)));
+        }
+
         #[test]
         fn batches_do_what_single_increments_do(
             width in 1..40u32,
